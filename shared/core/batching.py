@@ -1,0 +1,47 @@
+"""What SQS FIFO accepts: batches by count and by bytes, and group ids for any match (TRAPS 3, 5)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+MAX_ENTRIES: Final = 10
+MAX_BYTES: Final = 262_144
+
+HASHED_PREFIX: Final = "sha256-"
+"""Begins every hashed group id, and no other: a match whose id begins so is hashed too."""
+
+_ACCEPTED: Final = re.compile(r"[!-~]{1,128}")
+"""ASCII letters, digits and punctuation: all that is printable except the space."""
+
+Entry = TypeVar("Entry")
+
+
+def batches(outgoing: Iterable[Entry], *, size: Callable[[Entry], int]) -> list[list[Entry]]:
+    """The entries in their order, in as few batches as that allows: at most 10 entries and 262,144 bytes each.
+
+    `size` gives an entry's bytes as UTF-8. An entry above the limit gets a batch of its own, so that its refusal
+    hurts no other.
+    """
+    made: list[list[Entry]] = []
+    room = 0
+    for entry in outgoing:
+        entry_bytes = size(entry)
+        if not made or len(made[-1]) == MAX_ENTRIES or entry_bytes > room:
+            made.append([])
+            room = MAX_BYTES
+        made[-1].append(entry)
+        room -= entry_bytes
+    return made
+
+
+def group_id(match_id: str) -> str:
+    """The FIFO group of a match: its id where SQS accepts that, else the SHA-256 of the id's exact bytes.
+
+    Nothing is normalised, so distinct matches have distinct groups. Never raises, not for lone surrogates either.
+    """
+    if _ACCEPTED.fullmatch(match_id) and not match_id.startswith(HASHED_PREFIX):
+        return match_id
+    return HASHED_PREFIX + hashlib.sha256(match_id.encode("utf-8", "surrogatepass")).hexdigest()

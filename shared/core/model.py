@@ -1,0 +1,250 @@
+"""The words of the system as data: jobs, messages, lanes, moves. Times are integer milliseconds since the epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+MINUTE_MS: Final = 60_000
+
+
+class State(StrEnum):
+    """Where a job is. `lifecycle` holds every way from one to another."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    BEHIND = "behind"
+    DONE = "done"
+    DEAD = "dead"
+    SKIPPED = "skipped"
+    REPLACED = "replaced"
+
+
+class Lane(StrEnum):
+    """Which queue a claim goes to: `live` became due within the live window, `recovery` is older or retried."""
+
+    LIVE = "live"
+    RECOVERY = "recovery"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartMark:
+    """Left by a redelivered message just before it runs its chunk: found unchanged, that chunk crashed its process."""
+
+    epoch: int
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One row of work, as the ledger holds it.
+
+    `cursor` is opaque to everything but the kind, and "" before the first chunk. `payload` is JSON text.
+    `seq` orders a match's jobs in an ordered class and is 0 elsewhere. `eligible_ms` is when a waiting row may be
+    claimed; `retried` says that it waited before, which keeps it out of the live lane.
+    """
+
+    job_id: str
+    job_class: str
+    match_id: str
+    payload: str
+    due_ms: int
+    priority: int = 0
+    state: State = State.WAITING
+    cursor: str = ""
+    epoch: int = 0
+    copy: int = 0
+    nonce: str = ""
+    lane: Lane | None = None
+    eligible_ms: int = 0
+    retried: bool = False
+    sent_at_ms: int = 0
+    run_id: str = ""
+    hand_until_ms: int = 0
+    hop: int = 0
+    attempts: int = 0
+    mark: StartMark | None = None
+    crashes: int = 0
+    transport_deaths: int = 0
+    last_error: str = ""
+    seq: int = 0
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What travels in the queue: a hint at a row, never the truth (rule 1)."""
+
+    job_id: str
+    job_class: str
+    cursor: str
+    epoch: int
+    copy: int
+
+    @property
+    def dedup_id(self) -> str:
+        """SHA-256 hex of the identity, a pure function of it: an SDK retry of one send is dropped, a re-send is not."""
+        identity = json.dumps([self.job_id, self.cursor, self.epoch, self.copy], ensure_ascii=True)
+        return hashlib.sha256(identity.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexKey:
+    """A row's place in the sparse `work` index: a partition and a position in it. Built and read by `work_index`."""
+
+    partition: str
+    position: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nominee:
+    """What an index read shows of a row. It nominates; the conditional write on the base table decides."""
+
+    job_id: str
+    match_id: str
+    epoch: int
+    key: IndexKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFence:
+    """The row must still be in `state` at (epoch, cursor). Rule 2's condition for everyone who has read the row.
+
+    `cursor` None leaves the cursor out of the condition (the dead-letter reader and a failing twin never move it).
+    `copy` is compared only where it is given.
+    """
+
+    state: State
+    epoch: int
+    cursor: str | None = None
+    copy: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexFence:
+    """The row must still stand at this place in the index: the condition of whoever has only seen the index."""
+
+    key: IndexKey
+
+
+Fence: TypeAlias = RowFence | IndexFence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The result of the chunk that began at `cursor`, as JSON text. Created once, with that chunk's commit (I2)."""
+
+    cursor: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPlace:
+    """The move leaves the row where it stands in the index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveIndex:
+    """The move takes the row out of the index."""
+
+
+Place: TypeAlias = IndexKey | KeepPlace | LeaveIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One conditional change of one row, decided by `lifecycle`, carried out by a `Ledger` in a single atomic write.
+
+    `changes` maps Job field names to new values; fields that are absent are left as they are in the row, so that a
+    concurrent re-send's copy survives a mid-job commit. `nonce` is the invocation's; None (a re-send) leaves the
+    row's alone. `output`, where present, is created in the same transaction.
+    """
+
+    name: str
+    job_id: str
+    fence: Fence
+    changes: Mapping[str, Any]
+    place: Place
+    nonce: str | None
+    output: Output | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Won:
+    """The move was made, by this call or by an earlier attempt of it whose answer was lost."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The fence did not hold: someone else moved the row first. Stop; never assume."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTaken:
+    """The fence held but this cursor's output exists already: the job went in a circle, which is its own failure."""
+
+
+MoveResult: TypeAlias = Won | Lost | OutputTaken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job as a producer hands it in. `payload` is JSON text; `due_ms` None means now."""
+
+    job_id: str
+    job_class: str
+    match_id: str
+    payload: str
+    due_ms: int | None = None
+    priority: int = 0
+
+
+class Created(StrEnum):
+    """What became of one submitted job."""
+
+    CREATED = "created"
+    EXISTING = "existing"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneCounts:
+    """Rows per lane."""
+
+    live: int = 0
+    recovery: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.live + self.recovery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the index holds of one class. `eligible` rows may be claimed now, `later` ones are not due yet."""
+
+    eligible: LaneCounts = field(default_factory=LaneCounts)
+    later: int = 0
+    behind: int = 0
+    dead: int = 0
+    oldest_eligible_ms: int | None = None
+
+    @property
+    def waiting(self) -> int:
+        return self.eligible.total + self.later
+
+
+def same_work(one: Job, other: Job) -> bool:
+    """Whether two submissions under one id ask for the same work. A due time left open differs at every attempt."""
+    return (one.job_class, one.match_id, one.payload, one.priority) == (
+        other.job_class,
+        other.match_id,
+        other.payload,
+        other.priority,
+    )

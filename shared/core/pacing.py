@@ -1,0 +1,258 @@
+"""How many rows a tick may admit, and why (DESIGN section 7, step 4). One pure function, every number explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil
+from typing import Final
+
+from shared.core.lanes import NANO, earned_and_kept, exact, split
+from shared.core.model import LaneCounts
+from shared.core.runs import Carry
+
+SHORTEST_SERVICE_S: Final = 0.001
+"""A service time below this is not believed: the slots would bound nothing."""
+
+
+class RateBinding(StrEnum):
+    """Which of its bounds the rate is equal to."""
+
+    UPSTREAM = "upstream"
+    SLOTS = "slots"
+    OVERRIDE = "override"
+
+
+class Binding(StrEnum):
+    """What kept the tick from admitting more."""
+
+    EDGE = "edge"
+    LEVEL = "level"
+    MAX_INFLIGHT = "max_inflight"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a tick knows when it decides. Plain values; durations in seconds, rates in rows or calls per second.
+
+    `ready_matches` None: not counted, the concurrency alone bounds the slots. `upstream_rate_per_s` None: a class
+    without an upstream. `planned_at_ms` is when the last tick was planned, None before the first, which earns one
+    interval. `waiting` counts eligible rows only. `in_flight` includes the allowance for the index's lag. `paused`
+    means that control does not admit, `resumed` that an earlier owner of this run planned it already.
+    `sources` says of a field where its value came from, for `explain`: {"service_s": "p50 of 15 windows"}.
+    """
+
+    interval_s: float
+    lateness_s: float
+    live_share: float
+    max_inflight: int
+    concurrency: int
+    service_s: float
+    ready_matches: int | None = None
+    upstream_rate_per_s: float | None = None
+    upstream_share: float = 1.0
+    calls_per_job: float = 1.0
+    override_rate_per_s: float | None = None
+    planned_at_ms: int | None = None
+    carry: Carry = field(default_factory=Carry)
+    waiting: LaneCounts = field(default_factory=LaneCounts)
+    in_flight: int = 0
+    paused: bool = False
+    resumed: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One number of the decision. An input has its Snapshot field's name; a result's `source` is its formula."""
+
+    name: str
+    value: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickPlan:
+    """What the tick may do. `live` + `recovery` = min(`budget`, rows waiting) are to be claimed.
+
+    `edge_rows`, `level_rows` and `cap_rows` are the three terms whose minimum, at least 0, is the budget; the last two
+    are negative where more is in flight than they allow. `carry` and `planned_at_ms` are what control must remember.
+    """
+
+    rate_per_s: float
+    rate_binding: RateBinding
+    elapsed_s: float
+    budget: int
+    live: int
+    recovery: int
+    carry: Carry
+    planned_at_ms: int
+    edge_rows: int
+    level_rows: int
+    cap_rows: int
+    binding: Binding
+    factors: tuple[Factor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """The formula's parts, exact."""
+
+    rate: Fraction
+    rate_binding: RateBinding
+    elapsed: Fraction
+    earned_nrows: int
+    edge: int
+    level: int
+    cap: int
+
+
+def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
+    """Decide a tick's budget and its split between the lanes.
+
+        rate   = min(upstream rate x share / calls per job, slots / service time, override)
+        slots  = min(ready matches, concurrency)
+        budget = max(0, min(rate x elapsed + carry,
+                            rate x (interval + lateness + service time) - in flight,
+                            max_inflight - in flight))
+
+    The first term, the edge, is what was earned since the last plan: it rounds down and carries the fraction. The
+    second, the level, is what the pool can use until a late next tick, with the jobs that then still run: it rounds
+    up, and stops a second tick or one after a long outage. A pause gives 0 and freezes the carry, but not the time:
+    nothing is earned while paused. A resumed run gives 0 and forgets the carry, which its first owner has spent.
+
+    ValueError naming the field if a number is negative or not finite, or a share is above 1.
+    """
+    terms = _terms(snapshot, now_ms)
+    budget, live, recovery, carry = 0, 0, 0, snapshot.carry
+    if snapshot.resumed:
+        carry = Carry()
+    elif not snapshot.paused:
+        budget = max(0, min(terms.edge, terms.level, terms.cap))
+        parts = split(
+            earned_nrows=terms.earned_nrows,
+            carry=snapshot.carry,
+            live_share=snapshot.live_share,
+            ceiling_rows=min(terms.level, terms.cap),
+            waiting=snapshot.waiting,
+        )
+        live, recovery, carry = parts.live, parts.recovery, parts.carry
+    return TickPlan(
+        rate_per_s=float(terms.rate),
+        rate_binding=terms.rate_binding,
+        elapsed_s=float(terms.elapsed),
+        budget=budget,
+        live=live,
+        recovery=recovery,
+        carry=carry,
+        planned_at_ms=now_ms,
+        edge_rows=terms.edge,
+        level_rows=terms.level,
+        cap_rows=terms.cap,
+        binding=_binding(snapshot, terms, budget),
+        factors=tuple(_factors(snapshot, terms, budget)),
+    )
+
+
+def _terms(snapshot: Snapshot, now_ms: int) -> _Terms:
+    rate, rate_binding = _rate(snapshot)
+    elapsed = exact(snapshot.interval_s, name="interval_s")
+    if snapshot.planned_at_ms is not None:
+        elapsed = Fraction(max(0, now_ms - snapshot.planned_at_ms), 1000)
+    horizon = (
+        exact(snapshot.interval_s, name="interval_s")
+        + exact(snapshot.lateness_s, name="lateness_s")
+        + exact(snapshot.service_s, name="service_s")
+    )
+    earned_nrows = int(rate * elapsed * NANO)
+    return _Terms(
+        rate=rate,
+        rate_binding=rate_binding,
+        elapsed=elapsed,
+        earned_nrows=earned_nrows,
+        edge=earned_and_kept(earned_nrows, snapshot.carry)[0],
+        level=ceil(rate * horizon) - snapshot.in_flight,
+        cap=snapshot.max_inflight - snapshot.in_flight,
+    )
+
+
+def _rate(snapshot: Snapshot) -> tuple[Fraction, RateBinding]:
+    """The smallest of the bounds there are; of equal ones the first. The slots always are one."""
+    bounds: list[tuple[Fraction, RateBinding]] = []
+    calls_per_job = exact(snapshot.calls_per_job, name="calls_per_job")
+    if snapshot.upstream_rate_per_s is not None and calls_per_job > 0:
+        upstream_rate = exact(snapshot.upstream_rate_per_s, name="upstream_rate_per_s")
+        share = exact(snapshot.upstream_share, name="upstream_share")
+        if share > 1:
+            raise ValueError(f"upstream_share must be at most 1, got {snapshot.upstream_share}")
+        bounds.append((upstream_rate * share / calls_per_job, RateBinding.UPSTREAM))
+    service = max(exact(snapshot.service_s, name="service_s"), exact(SHORTEST_SERVICE_S, name="service_s"))
+    bounds.append((_slots(snapshot) / service, RateBinding.SLOTS))
+    if snapshot.override_rate_per_s is not None:
+        bounds.append((exact(snapshot.override_rate_per_s, name="override_rate_per_s"), RateBinding.OVERRIDE))
+    return min(bounds, key=lambda bound: bound[0])
+
+
+def _slots(snapshot: Snapshot) -> int:
+    ready = snapshot.concurrency if snapshot.ready_matches is None else snapshot.ready_matches
+    return max(0, min(ready, snapshot.concurrency))
+
+
+def _binding(snapshot: Snapshot, terms: _Terms, budget: int) -> Binding:
+    """Of equal terms the edge is named, then the level. With nothing waiting, nothing else can be said to bind."""
+    if snapshot.resumed:
+        return Binding.RESUMED
+    if snapshot.paused:
+        return Binding.PAUSED
+    if snapshot.waiting.total < budget or snapshot.waiting.total == 0:
+        return Binding.WAITING
+    if terms.edge <= min(terms.level, terms.cap):
+        return Binding.EDGE
+    return Binding.LEVEL if terms.level <= terms.cap else Binding.MAX_INFLIGHT
+
+
+_CONFIGURED: Final = ("interval_s", "lateness_s", "live_share", "max_inflight", "concurrency", "upstream_share")
+_OBSERVED: Final = ("service_s", "ready_matches", "upstream_rate_per_s", "calls_per_job", "override_rate_per_s")
+
+
+def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]:
+    """Inputs first, then the results, each after those that it is made of."""
+
+    def given(name: str, value: float | None, source: str) -> Factor:
+        return Factor(name=name, value=value, source=snapshot.sources.get(name, source))
+
+    for name in _CONFIGURED:
+        yield given(name, getattr(snapshot, name), "configured")
+    for name in _OBSERVED:
+        value: float | None = getattr(snapshot, name)
+        yield given(name, value, "does not apply" if value is None else "observed")
+    yield given("in_flight", snapshot.in_flight, "index + recent admissions + recent moves")
+    yield given("waiting_live", snapshot.waiting.live, "index")
+    yield given("waiting_recovery", snapshot.waiting.recovery, "index")
+    yield given("carry_live_nrows", snapshot.carry.live, "control")
+    yield given("carry_recovery_nrows", snapshot.carry.recovery, "control")
+    first = snapshot.planned_at_ms is None
+    yield given("elapsed_s", float(terms.elapsed), "one interval: the first tick" if first else "since the last plan")
+    results: tuple[tuple[str, float, str], ...] = (
+        ("slots", _slots(snapshot), "min(ready_matches, concurrency)"),
+        ("rate_per_s", float(terms.rate), f"bound by {terms.rate_binding}"),
+        ("edge_rows", terms.edge, "floor(rate_per_s x elapsed_s + carry)"),
+        ("level_rows", terms.level, "ceil(rate_per_s x (interval_s + lateness_s + service_s)) - in_flight"),
+        ("cap_rows", terms.cap, "max_inflight - in_flight"),
+        ("budget", budget, _budget_source(snapshot)),
+    )
+    for name, result, formula in results:
+        yield Factor(name=name, value=result, source=formula)
+
+
+def _budget_source(snapshot: Snapshot) -> str:
+    if snapshot.resumed:
+        return "0: an earlier owner planned this run"
+    if snapshot.paused:
+        return "0: paused"
+    return "max(0, min(edge_rows, level_rows, cap_rows))"

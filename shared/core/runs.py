@@ -1,0 +1,171 @@
+"""Runs, the class lock and what control remembers between ticks (rule 5; DESIGN section 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from shared.core.model import MINUTE_MS, LaneCounts
+
+HISTORY_TICKS: Final = 15
+"""Ticks that control remembers. Bounded, because an item may not grow to 400 KB (TRAPS 24)."""
+
+RECENT_ADMISSIONS: Final = 4
+"""Admissions that control remembers for the index's lag; more than one tick within it takes an overlap."""
+
+
+class RunState(StrEnum):
+    OPEN = "open"
+    PLANNED = "planned"
+    CLOSED = "closed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """One (job class, UTC minute). `minute_ms` is a whole minute, from the trigger's scheduled time (I6)."""
+
+    job_class: str
+    minute_ms: int
+
+    @classmethod
+    def of(cls, job_class: str, scheduled_ms: int) -> RunKey:
+        return cls(job_class=job_class, minute_ms=scheduled_ms - scheduled_ms % MINUTE_MS)
+
+    @property
+    def run_id(self) -> str:
+        """Readable and unique: `<job_class>@2026-11-30T12:05Z`."""
+        minute = datetime.fromtimestamp(self.minute_ms / 1000, tz=UTC)
+        return f"{self.job_class}@{minute:%Y-%m-%dT%H:%MZ}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The run row: the dedup record and the drain token in one."""
+
+    key: RunKey
+    state: RunState
+    source: str
+    owner: str = ""
+    budget: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A pause or a halt, as data: who, why and when (I10)."""
+
+    by: str
+    why: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carry:
+    """What each lane is owed, in nano-rows: their sum is the fraction of a row that was earned and not admitted.
+
+    Integers, so that 0.3 rows a tick are exactly 3 in 10 ticks. A lane that is ahead of its share owes (negative).
+    """
+
+    live: int = 0
+    recovery: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Rows that a tick admitted: counted as in flight while the index may not show them yet."""
+
+    at_ms: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickLine:
+    """One tick as control's history keeps it: what the ETA, `status` and `explain` read."""
+
+    run_id: str
+    at_ms: int
+    paused: bool
+    waiting: LaneCounts
+    later: int
+    behind: int
+    in_flight: int
+    dead: int
+    budget: int
+    admitted: int
+    confirmed: int
+    swept: int
+    rate_per_s: float
+    binding: str
+    oldest_age_s: int
+    eta_s: float | None
+
+    @property
+    def pending(self) -> int:
+        """Rows not finished: what the drain ETA counts down."""
+        return self.waiting.total + self.later + self.behind + self.in_flight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The control item of a class. Absent in the ledger means all defaults."""
+
+    job_class: str
+    version: int = 0
+    lock_owner: str = ""
+    lock_run_id: str = ""
+    lock_until_ms: int = 0
+    pause: Flag | None = None
+    halt: Flag | None = None
+    carry: Carry = field(default_factory=Carry)
+    planned_at_ms: int | None = None
+    recent: tuple[Admission, ...] = ()
+    history: tuple[TickLine, ...] = ()
+
+    @property
+    def admits(self) -> bool:
+        return self.pause is None and self.halt is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickMemory:
+    """What planning writes to control, before the first claim: a tick that dies after it has spent what it earned.
+
+    Written with the plan and not with the close, or the next tick would earn the same time once more (I1).
+    """
+
+    budget: int
+    carry: Carry
+    planned_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickClose:
+    """What the closing transaction adds to control beside the lock's release."""
+
+    recent: tuple[Admission, ...]
+    history: tuple[TickLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The lock and the run are ours. `planned`: an earlier owner planned it, so only sweep and close (rule 5)."""
+
+    planned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """A live tick holds the lock, for the run named."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The run is closed or skipped already."""
+
+
+TakeResult: TypeAlias = Taken | Busy | Ended

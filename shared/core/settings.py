@@ -1,0 +1,115 @@
+"""The validated settings as plain values. `shared.config` builds them from `sluice.toml`; nothing here reads a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from shared.core.model import Lane
+
+VISIBILITY_MARGIN_S: Final = 10
+"""Queue visibility beyond the function timeout: small, because a crash locks its match for all of it (TRAPS 7)."""
+
+SWEEP_MARGIN_S: Final = 20
+"""A row is re-sent only after its message's visibility plus this (B in rule 3)."""
+
+MIN_LANE_SLOTS: Final = 2
+"""The smallest MaximumConcurrency that SQS event source mappings accept."""
+
+
+class Consequence(StrEnum):
+    """What an upstream's answer means for the job and for the shared rate (DESIGN section 9)."""
+
+    REFUSE = "refuse"
+    HOLD = "hold"
+    EXHAUSTED = "exhausted"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """A rate-limited dependency, shared by one or more job classes.
+
+    `errors` maps an HTTP status to its consequence; other 4xx are the job's failure, other 5xx and transport errors
+    are `UpstreamFailed`. `burst_calls` is how many calls may start at once; 1 means evenly spaced.
+    """
+
+    name: str
+    endpoint: str
+    limit_per_s: float
+    burst_calls: int = 1
+    refusal_threshold: float = 0.02
+    timeout_s: float = 10.0
+    errors: Mapping[int, Consequence] = field(
+        default_factory=lambda: {429: Consequence.REFUSE, 503: Consequence.HOLD, 529: Consequence.HOLD}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """How a job's own failures, its process's crashes and its message's deaths are bounded, each on its own (I9)."""
+
+    max_attempts: int = 5
+    base_delay_s: float = 30.0
+    max_delay_s: float = 3600.0
+    max_crashes: int = 3
+    max_transport_deaths: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassSettings:
+    """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured."""
+
+    name: str
+    kind: str
+    upstream: str | None = None
+    upstream_share: float = 1.0
+    tick_interval_s: int = 60
+    lateness_s: float = 15.0
+    live_window_s: int = 300
+    live_share: float = 0.3
+    max_inflight: int = 1000
+    slots: int = 10
+    batch_size: int = 1
+    function_timeout_s: int = 120
+    memory_mb: int = 512
+    chunk_margin_s: float = 10.0
+    max_hops: int = 50
+    priorities: int = 1
+    ordered: bool = False
+    declared_calls_per_job: float = 1.0
+    declared_service_s: float = 1.0
+    declared_chunk_s: float = 1.0
+    retry: RetrySettings = field(default_factory=RetrySettings)
+
+    @property
+    def visibility_s(self) -> int:
+        return self.function_timeout_s + VISIBILITY_MARGIN_S
+
+    @property
+    def sweep_after_s(self) -> int:
+        """B of rule 3."""
+        return self.visibility_s + SWEEP_MARGIN_S
+
+    @property
+    def max_receives(self) -> int:
+        """Throttles and crashes together must not reach the DLQ before the row has judged them (TRAPS 10)."""
+        return max(5, self.retry.max_crashes + 3)
+
+    def lane_slots(self, lane: Lane) -> int:
+        """The lane's MaximumConcurrency. The two sum to `slots` and neither is below what SQS accepts."""
+        live = min(max(MIN_LANE_SLOTS, round(self.slots * self.live_share)), self.slots - MIN_LANE_SLOTS)
+        return live if lane is Lane.LIVE else self.slots - live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything `sluice.toml` says."""
+
+    namespace: str = "Sluice"
+    pacer_timeout_s: int = 50
+    pacer_memory_mb: int = 512
+    upstreams: Mapping[str, UpstreamSettings] = field(default_factory=dict)
+    classes: Mapping[str, ClassSettings] = field(default_factory=dict)

@@ -1,0 +1,286 @@
+"""What the use cases need of the world. Each method says what is atomic about it.
+
+Adapters: `shared.aws` (DynamoDB, SQS, S3, CloudWatch) and `ops.sim` (memory, virtual time). One contract suite runs over
+all of them. In the simulator every call of a port is a point of interleaving and a point of crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from shared.core.model import Created, Job, Lane, Message, Move, MoveResult, Nominee, Output
+from shared.core.runs import Control, Flag, Run, RunKey, TakeResult, TickClose, TickMemory
+from shared.core.settings import UpstreamSettings
+from shared.core.stats import StatsWindow
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch, UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread; 0 or less returns at once."""
+        ...
+
+
+class Parallel(Protocol):
+    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Run `work` on every item concurrently; results in the items' order. The first error is raised, after all ended."""
+        ...
+
+
+class Log(Protocol):
+    def event(self, name: str, **fields: int | float | str | bool | None) -> None:
+        """One structured line with a stable name: counts, classes and reason codes only (I12)."""
+        ...
+
+
+class Metrics(Protocol):
+    def emit(self, job_class: str, values: Mapping[str, float]) -> None:
+        """Publish one set of values under the one dimension `JobClass`. Non-finite values are a caller's bug: ValueError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPage:
+    """Up to a limit of nominees in index order. `resume` is None on the last page."""
+
+    nominees: tuple[Nominee, ...]
+    resume: str | None
+
+
+class Ledger(Protocol):
+    """The one table. Reads of rows and control are consistent; reads of the index are not (TRAPS 17).
+
+    Every method raises `LedgerUnavailable` when the store does not answer or throttles: nothing is known of the write.
+    """
+
+    # -- rows
+
+    def create(self, jobs: Sequence[Job]) -> list[Created]:
+        """Create each row only if its id is absent. Each job on its own is atomic, the sequence is not; order is kept."""
+        ...
+
+    def read_job(self, job_id: str) -> Job | None: ...
+
+    def outputs(self, job_id: str) -> list[Output]:
+        """A job's outputs, in byte order of their cursors; all pages."""
+        ...
+
+    def move(self, move: Move) -> MoveResult:
+        """One conditional write (one transaction with the output, if any). A write of our own whose answer was lost is `Won`."""
+        ...
+
+    # -- the index
+
+    def count(self, partition: str, *, low: str, high: str) -> int:
+        """Rows at low <= position < high; all pages."""
+        ...
+
+    def page(self, partition: str, *, low: str, high: str, limit: int, resume: str | None = None) -> IndexPage:
+        """One page of rows at low <= position < high, in order."""
+        ...
+
+    # -- runs, lock, control
+
+    def admit_run(self, key: RunKey, *, source: str, now_ms: int) -> bool:
+        """Put the run row if it is absent: the one point of dedup (I6). True where this call created it."""
+        ...
+
+    def take_run(self, key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> TakeResult:
+        """Lock the class until `until_ms` and own the run, in one transaction (rule 5). An expired lock is free."""
+        ...
+
+    def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
+        """Mark an open run planned and write what planning spent to control: one transaction, if `owner` still owns both.
+
+        False if the lock or the run is someone else's, or the run is not open any more.
+        """
+        ...
+
+    def skip_run(self, key: RunKey, *, reason: str) -> bool:
+        """Close an open run that no tick has owned as skipped."""
+        ...
+
+    def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
+        """Close the run, write the tick's memory to control, release the lock: one transaction, if `owner` still owns both."""
+        ...
+
+    def read_run(self, key: RunKey) -> Run | None: ...
+
+    def read_control(self, job_class: str) -> Control: ...
+
+    def set_pause(self, job_class: str, flag: Flag | None) -> None:
+        """Set or clear the pause flag; nothing else of control changes."""
+        ...
+
+    def set_halt(self, job_class: str, flag: Flag | None) -> None: ...
+
+    # -- stats
+
+    def add_stats(self, job_class: str, *, window_ms: int, shard: int, counters: Mapping[str, int]) -> None:
+        """Add to the counters of one window's shard. At most once: a lost answer is not tried again."""
+        ...
+
+    def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
+        """The windows asked for, shards summed, in the order asked; a window nobody wrote to is empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message and the FIFO group that it belongs to."""
+
+    message: Message
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswer:
+    """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
+
+    successful: frozenset[int]
+    failed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One received message with what the queue says of it."""
+
+    message: Message
+    lane: Lane
+    group: str
+    message_id: str
+    receipt: str
+    receive_count: int
+    first_received_ms: int
+
+
+class WorkQueue(Protocol):
+    def send_batch(self, job_class: str, lane: Lane, batch: Sequence[Outgoing]) -> BatchAnswer:
+        """One SendMessageBatch of at most 10 entries. Raises `QueueUnavailable`: any of them may have been accepted."""
+        ...
+
+    def delete(self, delivery: Delivery) -> None:
+        """Acknowledge. An expired receipt is ignored."""
+        ...
+
+    def extend(self, delivery: Delivery, *, seconds: int) -> bool:
+        """Make the message invisible for `seconds` from now. False if the queue refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """Permits whose calls may start at `start_ms` and then every `spacing_ms`, fractions included."""
+
+    start_ms: float
+    spacing_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRoom:
+    """Nothing was reserved: the first free slot, at `free_at_ms`, is later than asked for."""
+
+    free_at_ms: float
+
+
+Reservation: TypeAlias = Granted | NoRoom
+
+
+class Limiter(Protocol):
+    def reserve(self, upstream: UpstreamSettings, *, calls: int, now_ms: int, latest_ms: int) -> Reservation:
+        """Reserve `calls` consecutive permits whose first starts no later than `latest_ms`, or nothing. Atomic across workers."""
+        ...
+
+    def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
+        """No permit starts before `until_ms`, for anyone. Never shortens an earlier hold."""
+        ...
+
+
+class Upstream(Protocol):
+    def call(
+        self, upstream: UpstreamSettings, body: Mapping[str, Any], *, idempotency_key: str, timeout_s: float
+    ) -> Mapping[str, Any]:
+        """One call, no retries. Raises Refused, UpstreamHeld, QuotaExhausted, UpstreamRejected or UpstreamFailed."""
+        ...
+
+
+class Blobs(Protocol):
+    """The object store. Raises `StorageUnavailable`, and `ObjectMissing` for a key that does not exist."""
+
+    def read(self, key: str, *, start: int, length: int) -> bytes:
+        """At most `length` bytes from `start`; fewer, or none, at the end of the object."""
+        ...
+
+    def put_once(self, key: str, body: bytes, *, content_type: str) -> bool:
+        """Create the object if the key is free. False where it exists already."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What a chunk gives back: the next cursor, or None when the job is finished, and a JSON-able output or None."""
+
+    next_cursor: str | None
+    output: Any = None
+
+
+class ChunkContext(Protocol):
+    """What a kind may use while it runs one chunk."""
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the worker's own deadline."""
+        ...
+
+    def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """One call under a shared permit, with the idempotency key `<job_id>:<cursor>:<call>`."""
+        ...
+
+    def read_blob(self, key: str, *, start: int, length: int) -> bytes: ...
+
+    def put_blob_once(self, key: str, body: bytes, *, content_type: str) -> bool: ...
+
+    def outputs(self) -> list[Any]:
+        """The outputs of this job's committed chunks, parsed, in byte order of their cursors."""
+        ...
+
+    def count(self, name: str, amount: int) -> None:
+        """Add to one of this class's stats counters, for example tokens."""
+        ...
+
+
+class Kind(Protocol):
+    """The code of a job class: one file in `functions/worker/kinds`."""
+
+    calls_per_chunk: int
+
+    def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
+        """Do one chunk from `cursor`. May run again after a crash: name outputs and calls by the idempotency key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The world, as one value that the host wires."""
+
+    clock: Clock
+    parallel: Parallel
+    log: Log
+    metrics: Metrics
+    ledger: Ledger
+    queue: WorkQueue
+    limiter: Limiter
+    upstream: Upstream
+    blobs: Blobs
+
+
+Jitter: TypeAlias = Callable[[], float]
+"""A number in [0, 1), new at every call: spreads the wake-ups of jobs that were refused together."""
