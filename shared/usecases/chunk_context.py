@@ -1,0 +1,87 @@
+"""What a kind gets to work with during one chunk: permits, the upstream, objects, its own earlier outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shared.core import stats
+from shared.core.batching import group_id
+from shared.core.model import Job
+from shared.core.settings import UpstreamSettings
+from shared.errors import BadPayload, PermitUnavailable
+from shared.ports import NoRoom, Ports
+from shared.usecases.lease import Lease
+from shared.usecases.tally import Tally
+
+PERMIT_VOID_MS: Final = 500
+"""A permit that is not used this soon after its slot is void: late calls would pile onto other slots (I7)."""
+
+
+class WorkerContext:
+    """Implements `ChunkContext` for one chunk of one job."""
+
+    def __init__(self, ports: Ports, upstream: UpstreamSettings | None, lease: Lease, tally: Tally, job: Job) -> None:
+        self._ports = ports
+        self._upstream = upstream
+        self._lease = lease
+        self._tally = tally
+        self._job = job
+        self._calls = 0
+        self._slots_ms: list[float] = []
+
+    @property
+    def remaining_s(self) -> float:
+        return self._lease.remaining_s
+
+    def reserve_permits(self, calls: int, *, latest_ms: int) -> None:
+        """Reserve permits at once and wait for the first one's slot. Raises `PermitUnavailable` if it is after `latest_ms`.
+
+        Nothing is reserved then: a slot kept for a job that goes back to the table would be lost to everyone.
+        """
+        if self._upstream is None or calls == 0:
+            return
+        now_ms = self._ports.clock.now_ms()
+        answer = self._ports.limiter.reserve(self._upstream, calls=calls, now_ms=now_ms, latest_ms=latest_ms)
+        if isinstance(answer, NoRoom):
+            raise PermitUnavailable(int(answer.free_at_ms))
+        self._slots_ms = [answer.start_ms + number * answer.spacing_ms for number in range(calls)]
+        self._sleep_until(self._slots_ms[0])
+
+    def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._upstream is None:
+            raise BadPayload("the class has no upstream")
+        self._await_slot(self._upstream)
+        key = group_id(f"{self._job.job_id}:{self._job.cursor}:{self._calls}")
+        self._calls += 1
+        self._tally.add(stats.CALLS)
+        timeout_s = min(self._upstream.timeout_s, max(0.1, self._lease.remaining_s))
+        return self._ports.upstream.call(self._upstream, body, idempotency_key=key, timeout_s=timeout_s)
+
+    def _await_slot(self, upstream: UpstreamSettings) -> None:
+        """Sleep until the next permit's slot; reserve another if there is none, or if its moment has passed."""
+        while True:
+            if not self._slots_ms:
+                self.reserve_permits(1, latest_ms=self._lease.deadline_ms - int(upstream.timeout_s * 1000))
+            slot_ms = self._slots_ms.pop(0)
+            self._sleep_until(slot_ms)
+            if self._ports.clock.now_ms() - slot_ms <= PERMIT_VOID_MS:
+                return
+
+    def _sleep_until(self, slot_ms: float) -> None:
+        wait_ms = slot_ms - self._ports.clock.now_ms()
+        if wait_ms > 0:
+            self._ports.clock.sleep(wait_ms / 1000)
+
+    def read_blob(self, key: str, *, start: int, length: int) -> bytes:
+        return self._ports.blobs.read(key, start=start, length=length)
+
+    def put_blob_once(self, key: str, body: bytes, *, content_type: str) -> bool:
+        return self._ports.blobs.put_once(key, body, content_type=content_type)
+
+    def outputs(self) -> list[Any]:
+        return [json.loads(output.body) for output in self._ports.ledger.outputs(self._job.job_id)]
+
+    def count(self, name: str, amount: int) -> None:
+        self._tally.add(name, amount)

@@ -1,0 +1,143 @@
+"""Claim what the plan admits and send it: nominate from the index, choose, claim each row conditionally, send."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from shared.core import lifecycle, selection
+from shared.core.model import Job, Lane, Nominee, Won
+from shared.core.pacing import TickPlan
+from shared.core.runs import RunKey
+from shared.core.settings import ClassSettings
+from shared.ports import Ports
+from shared.usecases.counting import eligible_span, waiting_partitions
+from shared.usecases.sending import send_jobs
+
+_SLAB: Final = 250
+"""Rows claimed before their messages are sent: a pacer that dies leaves at most these to the sweep."""
+
+_PAGE: Final = 250
+_MAX_PAGES: Final = 12
+"""Pages per partition and lane: how far reading goes on past matches that are at their cap."""
+
+
+def claim_and_send(
+    ports: Ports,
+    settings: ClassSettings,
+    plan: TickPlan,
+    *,
+    key: RunKey,
+    nonce: str,
+    stop_ms: int,
+    inflight: Counter[str],
+) -> tuple[int, int]:
+    """Claim up to the plan's rows per lane. Returns (admitted, confirmed by the queue). Stops claiming at `stop_ms`."""
+    admitted = confirmed = 0
+    for lane, budget in ((Lane.LIVE, plan.live), (Lane.RECOVERY, plan.recovery)):
+        claimer = _Claimer(
+            ports=ports, settings=settings, key=key, nonce=nonce, lane=lane, stop_ms=stop_ms, taken=inflight
+        )
+        for priority in reversed(range(settings.priorities)):
+            lane_admitted, lane_confirmed = claimer.run(priority, budget)
+            admitted, confirmed, budget = admitted + lane_admitted, confirmed + lane_confirmed, budget - lane_admitted
+    return admitted, confirmed
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Nominees of one lane and priority, oldest first, read page by page as they are needed."""
+
+    ports: Ports
+    spans: Sequence[tuple[str, str, str]]
+    want: int
+    pages: int = 0
+    resume: dict[str, str | None] = field(default_factory=dict)
+    read: list[Nominee] = field(default_factory=list)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.pages >= _MAX_PAGES or (self.pages > 0 and not self.resume)
+
+    def more(self) -> None:
+        """Read the next page of every partition that has one, in parallel."""
+        open_spans = [span for span in self.spans if self.pages == 0 or span[0] in self.resume]
+        limit = min(_PAGE, max(10, self.want))
+        pages = self.ports.parallel.map(
+            lambda span: self.ports.ledger.page(
+                span[0], low=span[1], high=span[2], limit=limit, resume=self.resume.get(span[0])
+            ),
+            open_spans,
+        )
+        self.pages += 1
+        self.resume = {
+            span[0]: page.resume for span, page in zip(open_spans, pages, strict=True) if page.resume is not None
+        }
+        self.read = list(selection.merge(self.read, *(page.nominees for page in pages)))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Claimer:
+    ports: Ports
+    settings: ClassSettings
+    key: RunKey
+    nonce: str
+    lane: Lane
+    stop_ms: int
+    taken: Counter[str]
+    """Rows in flight per match, this tick's claims included: FIFO serialises a match, so more would only wait."""
+
+    def run(self, priority: int, budget: int) -> tuple[int, int]:
+        admitted = confirmed = 0
+        reader = _Reader(ports=self.ports, spans=self._spans(priority), want=budget)
+        while admitted < budget and self.ports.clock.now_ms() < self.stop_ms:
+            slab = self._choose(reader, min(_SLAB, budget - admitted), budget)
+            if not slab:
+                break
+            jobs = [job for job in self.ports.parallel.map(self._claim, slab) if job is not None]
+            self.taken.update(job.match_id for job in jobs)
+            admitted += len(jobs)
+            confirmed += send_jobs(self.ports, jobs)
+        return admitted, confirmed
+
+    def _spans(self, priority: int) -> list[tuple[str, str, str]]:
+        now_ms = self.ports.clock.now_ms()
+        spans = []
+        for retried in (False, True):
+            low, high = eligible_span(self.settings, retried=retried, live=self.lane is Lane.LIVE, now_ms=now_ms)
+            if low < high:
+                partitions = waiting_partitions(self.settings, retried=retried, priority=priority)
+                spans += [(partition, low, high) for partition in partitions]
+        return spans
+
+    def _choose(self, reader: _Reader, want: int, budget: int) -> list[Nominee]:
+        """The next rows to claim. Reading goes on while the pages in hand would leave slots idle behind few matches."""
+        series = selection.hard_cap(self.settings.tick_interval_s, self.settings.declared_service_s)
+        fair = min(series, selection.fair_cap(budget, self.settings.slots))
+        while not reader.exhausted and not selection.enough(
+            selection.per_match(reader.read), budget=want, cap=fair, in_flight_by_match=self.taken
+        ):
+            reader.more()
+        chosen = selection.choose(reader.read, budget=want, cap=series, in_flight_by_match=self.taken)
+        gone = {nominee.job_id for nominee in chosen}
+        reader.read = [nominee for nominee in reader.read if nominee.job_id not in gone]
+        return chosen
+
+    def _claim(self, nominee: Nominee) -> Job | None:
+        now_ms = self.ports.clock.now_ms()
+        if now_ms >= self.stop_ms:
+            return None
+        move = lifecycle.claim(
+            nominee,
+            job_class=self.settings.name,
+            lane=self.lane,
+            run_id=self.key.run_id,
+            nonce=self.nonce,
+            now_ms=now_ms,
+            hand_until_ms=self.key.minute_ms + self.settings.tick_interval_s * 1000,
+        )
+        # Rule 1: the claim is committed on the row before its message is sent.
+        result = self.ports.ledger.move(move)
+        return result.job if isinstance(result, Won) else None

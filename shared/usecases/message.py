@@ -1,0 +1,241 @@
+"""Work one message: check it against its row, run chunks under the lease, commit each, and end in exactly one way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared.core import lifecycle, stats
+from shared.core.model import Job, Lost, Move, Output, OutputTaken, StartMark, Won
+from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.errors import BadChunk, LedgerUnavailable, NoProgress
+from shared.ports import Chunk, Delivery, Jitter, Kind, Ports
+from shared.usecases.chunk_context import WorkerContext
+from shared.usecases.endings import ending_of, tell_everyone
+from shared.usecases.halt import HaltWatch
+from shared.usecases.lease import Lease, take_lease
+from shared.usecases.sending import send_jobs
+from shared.usecases.tally import Tally
+
+MAX_CURSOR_BYTES: Final = 1000
+"""A cursor is part of its output's sort key, which DynamoDB bounds at 1,024 bytes."""
+
+MAX_OUTPUT_BYTES: Final = 256 * 1024
+"""Below DynamoDB's 400 KB an item; larger results belong in the object store, with their key as the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """What all messages of one worker invocation share. `alone`: a redelivery is in it, so nothing runs beside it."""
+
+    ports: Ports
+    kind: Kind
+    settings: ClassSettings
+    upstream: UpstreamSettings | None
+    nonce: str
+    end_ms: int
+    p95_chunk_s: float
+    jitter: Jitter
+    tally: Tally
+    halt: HaltWatch
+
+
+def work_message(run: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
+    """Returns whether the message is done with (acknowledge it) or must come back (report it as failed).
+
+    `fresh`: no chunk has run in this group of the invocation yet. The row's cursor is the truth; the message's is only
+    part of its identity.
+    """
+    lease = take_lease(run.ports, run.settings, delivery, invocation_end_ms=run.end_ms)
+    if lease is None:
+        return False
+    try:
+        job = run.ports.ledger.read_job(delivery.message.job_id)
+        if job is None or not lifecycle.is_current(job, delivery.message):
+            run.tally.add(stats.STALE)
+            return True
+        return _Work(run, lease).run(job, delivery, fresh=fresh)
+    except LedgerUnavailable:
+        return False
+
+
+class _Work:
+    """The chunks of one message. Every method that ends the message returns whether it is done with."""
+
+    def __init__(self, run: Invocation, lease: Lease) -> None:
+        self._run = run
+        self._ports = run.ports
+        self._lease = lease
+        self._marked = False
+
+    def run(self, job: Job, delivery: Delivery, *, fresh: bool) -> bool:
+        if delivery.receive_count > 1:
+            marked = self._mark(job)
+            if marked is None:
+                return True
+            job = marked
+        try:
+            return self._chunks(job, fresh=fresh)
+        except LedgerUnavailable:
+            if self._marked:
+                self._ports.ledger.move(lifecycle.unmark(job, nonce=self._run.nonce))
+            raise
+
+    # -- crashes are proven, not guessed
+
+    def _mark(self, job: Job) -> Job | None:
+        """Leave a start mark on a redelivered row; found unchanged, it proves that this chunk crashed its process."""
+        crashed = job.mark == StartMark(epoch=job.epoch, cursor=job.cursor)
+        if crashed:
+            self._run.tally.add(stats.CRASHES)
+            if job.crashes + 1 >= self._run.settings.retry.max_crashes:
+                self._die(job, "crash")
+                return None
+        result = self._ports.ledger.move(lifecycle.mark(job, nonce=self._run.nonce, crashed=crashed))
+        self._marked = isinstance(result, Won)
+        return result.job if isinstance(result, Won) else None
+
+    def _die(self, job: Job, reason: str) -> None:
+        now_ms = self._ports.clock.now_ms()
+        self._end(lifecycle.die(job, reason=reason, now_ms=now_ms, nonce=self._run.nonce), stats.DEATHS)
+
+    # -- chunk, commit, check clock
+
+    def _chunks(self, job: Job, *, fresh: bool) -> bool:
+        while True:
+            if self._run.halt.halted():
+                return self._release(job, "halted")
+            if not fresh and self._time_is_up():
+                return self._send_on(lifecycle.hand_back(job, now_ms=self._now(), nonce=self._run.nonce), stats.HAND_BACKS)
+            if self._lease.remaining_s <= 0:
+                return False
+            try:
+                chunk = self._process(job, fresh=fresh)
+                output = _output_of(job, chunk)
+            except LedgerUnavailable:
+                raise
+            except Exception as error:  # the job's own code may raise anything, and that is its row's business
+                return self._failed(job, error)
+            fresh = False
+            after = self._commit(job, chunk, output)
+            if isinstance(after, bool):
+                return after
+            job = after
+
+    def _process(self, job: Job, *, fresh: bool) -> Chunk:
+        run = self._run
+        context = WorkerContext(run.ports, run.upstream, self._lease, run.tally, job)
+        context.reserve_permits(run.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
+        run.tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)
+        begun_ms = self._now()
+        chunk = run.kind.process_chunk(job, job.cursor, context)
+        run.tally.chunk(self._now() - begun_ms)
+        run.tally.flush_if_due()
+        return chunk
+
+    def _commit(self, job: Job, chunk: Chunk, output: Output | None) -> Job | bool:
+        """The job to go on with, or whether the message is done with."""
+        nonce, cursor = self._run.nonce, chunk.next_cursor
+        if cursor is None:
+            return self._end(lifecycle.finish(job, output=output, nonce=nonce), stats.COMPLETIONS, job)
+        if not self._time_is_up():
+            result = self._ports.ledger.move(lifecycle.commit(job, next_cursor=cursor, output=output, nonce=nonce))
+            return result.job if isinstance(result, Won) else self._not_won(job, result)
+        if job.hop >= self._run.settings.max_hops:
+            self._run.tally.add(stats.HOP_CAPS)
+            move = lifecycle.release(
+                job, reason="hop_cap", eligible_ms=self._now(), nonce=nonce, next_cursor=cursor, output=output
+            )
+            return self._end(move, stats.RELEASES, job)
+        move = lifecycle.continue_later(job, next_cursor=cursor, output=output, now_ms=self._now(), nonce=nonce)
+        return self._send_on(move, stats.CONTINUATIONS, job)
+
+    # -- the clock
+
+    def _now(self) -> int:
+        return self._ports.clock.now_ms()
+
+    def _need_s(self) -> float:
+        """What the next chunk may take: the class's p95, never below what this invocation has seen, and the margin."""
+        seen_s = self._run.tally.longest_chunk_ms / 1000
+        return max(self._run.p95_chunk_s, seen_s) + self._run.settings.chunk_margin_s
+
+    def _time_is_up(self) -> bool:
+        return self._lease.remaining_s < self._need_s()
+
+    def _latest_start_ms(self, *, fresh: bool) -> int:
+        """A wait for permits may use all that the chunk does not need; a first chunk may use half of it in any case."""
+        need_s = min(self._need_s(), self._lease.remaining_s / 2) if fresh else self._need_s()
+        return self._lease.deadline_ms - int(need_s * 1000)
+
+    # -- endings
+
+    def _failed(self, job: Job, error: Exception) -> bool:
+        run = self._run
+        tell_everyone(error, run.ports, run.settings, run.upstream, run.tally)
+        move, counter = ending_of(
+            error, job, run.settings, now_ms=self._now(), jitter=run.jitter(), nonce=run.nonce
+        )
+        run.ports.log.event("chunk_ended", job_class=run.settings.name, move=move.name, reason=move.changes["last_error"])
+        return self._end(move, counter)
+
+    def _release(self, job: Job, reason: str) -> bool:
+        move = lifecycle.release(job, reason=reason, eligible_ms=self._now(), nonce=self._run.nonce)
+        return self._end(move, stats.RELEASES)
+
+    def _end(self, move: Move, counter: str, job: Job | None = None) -> bool:
+        """Make the move that ends this message; a lost race ends it too. With `job`, a taken output is its failure."""
+        result = self._ports.ledger.move(move)
+        if isinstance(result, Won):
+            self._run.tally.add(counter)
+            return True
+        return self._not_won(job, result)
+
+    def _send_on(self, move: Move, counter: str, job: Job | None = None) -> bool:
+        """Rule 1: the next epoch is committed before its message is sent; if the send fails, the sweep heals it."""
+        result = self._ports.ledger.move(move)
+        if not isinstance(result, Won):
+            return self._not_won(job, result)
+        self._run.tally.add(counter)
+        return send_jobs(self._ports, [result.job]) == 1
+
+    def _not_won(self, job: Job | None, result: Lost | OutputTaken) -> bool:
+        """Rule 2: a loser stops. An output that exists while the cursor still matches is a cycle in the job's code."""
+        if job is not None and isinstance(result, OutputTaken):
+            return self._failed(job, NoProgress())
+        self._run.tally.add(stats.LOST_RACES)
+        return True
+
+
+def _output_of(job: Job, chunk: Chunk) -> Output | None:
+    """Check what a chunk returned. Raises `NoProgress` or `BadChunk`, which are the job's failure."""
+    if chunk.next_cursor is not None:
+        _check_cursor(chunk.next_cursor, job.cursor)
+    if chunk.output is None:
+        return None
+    body = _json(chunk.output)
+    if _size(body) > MAX_OUTPUT_BYTES:
+        raise BadChunk(f"output: expected at most {MAX_OUTPUT_BYTES} bytes of JSON")
+    return Output(cursor=job.cursor, body=body)
+
+
+def _check_cursor(cursor: object, before: str) -> None:
+    if cursor == before:
+        raise NoProgress()
+    if not isinstance(cursor, str) or not 1 <= _size(cursor) <= MAX_CURSOR_BYTES:
+        raise BadChunk(f"cursor: expected a string of 1 to {MAX_CURSOR_BYTES} bytes")
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        raise BadChunk("output: expected a JSON value") from None
+
+
+def _size(text: str) -> int:
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise BadChunk("a string with a lone surrogate, expected well-formed Unicode") from None

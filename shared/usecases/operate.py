@@ -1,0 +1,47 @@
+"""What an operator does to a class: pause and resume its admission (I10)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shared.core.runs import Flag
+from shared.errors import InvalidInput
+from shared.ports import Ports
+
+HANDOVER_LEASE_MS: Final = 5_000
+"""A handover commits within this time of reading the flags, or reads them again."""
+
+_POLL_S: Final = 0.5
+
+
+def pause(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
+    """Stop admission and return once that is committed: nothing more of this class is admitted afterwards.
+
+    The flag is set first. A tick that read control before it may still be claiming, so the command waits until no such
+    tick owns the lock, and at least `HANDOVER_LEASE_MS`. What is in flight settles; delayed retries stay.
+    """
+    if not why.strip():
+        raise InvalidInput("reason", got="an empty string", expected="why the class is paused")
+    flag = Flag(by=by, why=why, at_ms=ports.clock.now_ms())
+    ports.ledger.set_pause(job_class, flag)
+    _wait_committed(ports, job_class, flag)
+    ports.log.event("paused", job_class=job_class)
+    return flag
+
+
+def resume(ports: Ports, job_class: str) -> None:
+    """Let the next tick admit again. What each lane was owed at the pause is still owed."""
+    ports.ledger.set_pause(job_class, None)
+    ports.log.event("resumed", job_class=job_class)
+
+
+def _wait_committed(ports: Ports, job_class: str, flag: Flag) -> None:
+    control = ports.ledger.read_control(job_class)
+    earlier_owner = control.lock_owner
+    while True:
+        now_ms = ports.clock.now_ms()
+        free = control.lock_owner != earlier_owner or not earlier_owner or control.lock_until_ms < now_ms
+        if free and now_ms >= flag.at_ms + HANDOVER_LEASE_MS:
+            return
+        ports.clock.sleep(_POLL_S)
+        control = ports.ledger.read_control(job_class)

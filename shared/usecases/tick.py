@@ -1,0 +1,222 @@
+"""One tick of the pacer: admit the run, gather, decide, apply (DESIGN section 7).
+
+The middle step is `shared.core.pacing.plan_tick`; everything here reads for it or carries out what it said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from shared.core import stats
+from shared.core.eta import Eta, drain_eta
+from shared.core.model import Counts, Nominee
+from shared.core.pacing import Snapshot, TickPlan, plan_tick
+from shared.core.runs import (
+    HISTORY_TICKS,
+    RECENT_ADMISSIONS,
+    Admission,
+    Busy,
+    Control,
+    Ended,
+    RunKey,
+    Taken,
+    TickClose,
+    TickLine,
+    TickMemory,
+)
+from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.ports import Ports
+from shared.usecases.claiming import claim_and_send
+from shared.usecases.counting import count_rows, read_inflight
+from shared.usecases.metering import emit_tick
+from shared.usecases.sweeping import sweep
+
+INDEX_LAG_MS: Final = 5_000
+"""How far behind the base table the index is taken to be, at most, when in-flight rows are counted."""
+
+LOCK_MARGIN_MS: Final = 10_000
+"""How long the class lock outlasts the pacer's own end (rule 4)."""
+
+CLAIM_MARGIN_MS: Final = 10_000
+"""How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickRequest:
+    """One invocation of the pacer. `deadline_ms` is when its process is killed; `nonce` is new in every invocation."""
+
+    scheduled_ms: int
+    source: str
+    nonce: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickReport:
+    """What came of it. `outcome`: closed, duplicate, skipped, or lost (the lock went to someone else on the way)."""
+
+    run_id: str
+    outcome: str
+    plan: TickPlan | None = None
+    admitted: int = 0
+    confirmed: int = 0
+    swept: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Everything that the decision needs, as read after the lock was taken."""
+
+    control: Control
+    counts: Counts
+    inflight: list[Nominee]
+    moved_rows: int
+    now_ms: int
+
+    @property
+    def in_flight_rows(self) -> int:
+        """The index, plus what it may not show yet: fresh admissions, and rows on their way between two entries."""
+        horizon = self.now_ms - INDEX_LAG_MS
+        recent = sum(admission.rows for admission in self.control.recent if admission.at_ms > horizon)
+        return len(self.inflight) + recent + self.moved_rows
+
+
+def run_tick(
+    ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None, request: TickRequest
+) -> TickReport:
+    """Run the tick of (class, minute of `scheduled_ms`), once, whatever repeats of it there are (I6)."""
+    key = RunKey.of(settings.name, request.scheduled_ms)
+    now_ms = ports.clock.now_ms()
+    ports.ledger.admit_run(key, source=request.source, now_ms=now_ms)
+    # Rule 5: the class lock and "this run is open" are taken in one transaction.
+    taken = ports.ledger.take_run(
+        key, owner=request.nonce, now_ms=now_ms, until_ms=request.deadline_ms + LOCK_MARGIN_MS
+    )
+    match taken:
+        case Ended():
+            return _leave(ports, key, "duplicate")
+        case Busy(run_id=run_id):
+            if run_id == key.run_id:
+                return _leave(ports, key, "duplicate")
+            ports.ledger.skip_run(key, reason="overlap")
+            return _leave(ports, key, "skipped")
+        case Taken(planned=planned):
+            return _own(ports, settings, upstream, request, key, planned=planned)
+
+
+def _leave(ports: Ports, key: RunKey, outcome: str) -> TickReport:
+    ports.log.event("tick_left", job_class=key.job_class, run=key.run_id, outcome=outcome)
+    return TickReport(run_id=key.run_id, outcome=outcome)
+
+
+def _own(
+    ports: Ports,
+    settings: ClassSettings,
+    upstream: UpstreamSettings | None,
+    request: TickRequest,
+    key: RunKey,
+    *,
+    planned: bool,
+) -> TickReport:
+    seen = gather(ports, settings)
+    plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=planned), seen.now_ms)
+    stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
+    if not planned and (
+        ports.clock.now_ms() >= stop_ms
+        or not ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
+    ):
+        return TickReport(run_id=key.run_id, outcome="lost", plan=plan)
+    admitted, confirmed = claim_and_send(
+        ports, settings, plan, key=key, nonce=request.nonce, stop_ms=stop_ms, inflight=Counter(_matches(seen))
+    )
+    swept = sweep(ports, settings, seen.inflight, now_ms=seen.now_ms)
+    line = _line(key, seen, plan, admitted=admitted, confirmed=confirmed, swept=swept)
+    eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused)
+    close = _close_of(seen, line, eta, admitted_at_ms=ports.clock.now_ms())
+    if not ports.ledger.close_run(key, owner=request.nonce, close=close):
+        return TickReport(run_id=key.run_id, outcome="lost", plan=plan, admitted=admitted, confirmed=confirmed)
+    emit_tick(ports, settings, close.history[-1], eta)
+    return TickReport(
+        run_id=key.run_id, outcome="closed", plan=plan, admitted=admitted, confirmed=confirmed, swept=swept
+    )
+
+
+def gather(ports: Ports, settings: ClassSettings) -> Gathered:
+    """Read control first: a pause that is committed after this read waits until this tick has let go of the lock."""
+    control = ports.ledger.read_control(settings.name)
+    now_ms = ports.clock.now_ms()
+    counts = count_rows(ports, settings, now_ms)
+    inflight = read_inflight(ports, settings)
+    return Gathered(
+        control=control, counts=counts, inflight=inflight, moved_rows=_moved_rows(ports, settings, now_ms), now_ms=now_ms
+    )
+
+
+def snapshot_of(
+    settings: ClassSettings, upstream: UpstreamSettings | None, seen: Gathered, *, resumed: bool
+) -> Snapshot:
+    return Snapshot(
+        interval_s=settings.tick_interval_s,
+        lateness_s=settings.lateness_s,
+        live_share=settings.live_share,
+        max_inflight=settings.max_inflight,
+        concurrency=settings.slots,
+        upstream_rate_per_s=None if upstream is None else upstream.limit_per_s,
+        upstream_share=settings.upstream_share,
+        calls_per_job=settings.declared_calls_per_job,
+        service_s=settings.declared_service_s,
+        planned_at_ms=seen.control.planned_at_ms,
+        carry=seen.control.carry,
+        waiting=seen.counts.eligible,
+        in_flight=seen.in_flight_rows,
+        paused=not seen.control.admits,
+        resumed=resumed,
+    )
+
+
+def _matches(seen: Gathered) -> list[str]:
+    return [nominee.match_id for nominee in seen.inflight]
+
+
+def _moved_rows(ports: Ports, settings: ClassSettings, now_ms: int) -> int:
+    """Rows that moved between two places of the index within its lag: the last closed minute's rate, rounded up."""
+    window = stats.window_of(now_ms) - stats.WINDOW_MS
+    moved = stats.total(ports.ledger.read_stats(settings.name, windows_ms=[window]), *stats.MOVES)
+    return math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
+
+
+def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirmed: int, swept: int) -> TickLine:
+    oldest_ms = seen.counts.oldest_eligible_ms
+    return TickLine(
+        run_id=key.run_id,
+        at_ms=seen.now_ms,
+        paused=not seen.control.admits,
+        waiting=seen.counts.eligible,
+        later=seen.counts.later,
+        behind=seen.counts.behind,
+        in_flight=len(seen.inflight),
+        dead=seen.counts.dead,
+        budget=plan.budget,
+        admitted=admitted,
+        confirmed=confirmed,
+        swept=swept,
+        rate_per_s=plan.rate_per_s,
+        binding=plan.binding.value,
+        oldest_age_s=0 if oldest_ms is None else max(0, (seen.now_ms - oldest_ms) // 1000),
+        eta_s=None,
+    )
+
+
+def _memory(seen: Gathered, plan: TickPlan) -> TickMemory:
+    return TickMemory(budget=plan.budget, carry=plan.carry, planned_at_ms=seen.now_ms)
+
+
+def _close_of(seen: Gathered, line: TickLine, eta: Eta, *, admitted_at_ms: int) -> TickClose:
+    recent = seen.control.recent
+    if line.admitted:
+        recent = (*recent, Admission(at_ms=admitted_at_ms, rows=line.admitted))[-RECENT_ADMISSIONS:]
+    said = replace(line, eta_s=eta.seconds)
+    return TickClose(recent=recent, history=(*seen.control.history, said)[-HISTORY_TICKS:])

@@ -1,0 +1,93 @@
+"""One invocation of a worker: groups in parallel, in order inside a group, under one deadline (DESIGN section 8)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from shared.core import stats
+from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.errors import LedgerUnavailable, QueueUnavailable
+from shared.ports import Delivery, Jitter, Kind, Ports
+from shared.usecases.halt import HaltWatch
+from shared.usecases.message import Invocation, work_message
+from shared.usecases.tally import Tally
+
+P95_WINDOWS: Final = 10
+P95_SAMPLES: Final = 20
+"""The declared chunk time serves until the last closed minutes hold this many chunks."""
+
+
+def work(
+    ports: Ports,
+    kind: Kind,
+    settings: ClassSettings,
+    upstream: UpstreamSettings | None,
+    deliveries: Sequence[Delivery],
+    *,
+    nonce: str,
+    end_ms: int,
+    jitter: Jitter,
+) -> list[str]:
+    """Work the messages; return the message ids that must come back, in order (`batchItemFailures`).
+
+    `end_ms` is when the process is killed. A failed message fails the later ones of its own group and no others, or
+    FIFO order would break. With a redelivery among them everything runs one at a time, so that a crash is proven
+    against the one chunk that ran.
+    """
+    tally = Tally(ports, settings.name, shard=_stats_shard(nonce))
+    run = Invocation(
+        ports=ports,
+        kind=kind,
+        settings=settings,
+        upstream=upstream,
+        nonce=nonce,
+        end_ms=end_ms,
+        p95_chunk_s=_p95_chunk_s(ports, settings),
+        jitter=jitter,
+        tally=tally,
+        halt=HaltWatch(ports, settings.name),
+    )
+    groups: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        groups.setdefault(delivery.group, []).append(delivery)
+    early = len(deliveries) > 1
+
+    def work_group(group: list[Delivery], fresh: bool = True) -> list[str]:
+        for position, delivery in enumerate(group):
+            if not work_message(run, delivery, fresh=fresh and position == 0):
+                return [failed.message_id for failed in group[position:]]
+            if early:
+                _delete(ports, delivery)
+        return []
+
+    if any(delivery.receive_count > 1 for delivery in deliveries):
+        failed = [work_group(group, fresh=number == 0) for number, group in enumerate(groups.values())]
+    else:
+        failed = ports.parallel.map(work_group, list(groups.values()))
+    tally.flush()
+    return [message_id for ids in failed for message_id in ids]
+
+
+def _delete(ports: Ports, delivery: Delivery) -> None:
+    """At once, so that a long neighbour does not keep a short job's match locked. The mapping deletes it again."""
+    try:
+        ports.queue.delete(delivery)
+    except QueueUnavailable:
+        ports.log.event("delete_failed", job_class=delivery.message.job_class)
+
+
+def _p95_chunk_s(ports: Ports, settings: ClassSettings) -> float:
+    window_ms = stats.window_of(ports.clock.now_ms())
+    windows_ms = [window_ms - number * stats.WINDOW_MS for number in range(P95_WINDOWS)]
+    try:
+        windows = ports.ledger.read_stats(settings.name, windows_ms=windows_ms)
+    except LedgerUnavailable:
+        return settings.declared_chunk_s
+    measured_ms = stats.percentile_ms(windows, 0.95, at_least=P95_SAMPLES)
+    return settings.declared_chunk_s if measured_ms is None else measured_ms / 1000
+
+
+def _stats_shard(nonce: str) -> int:
+    return hashlib.sha256(nonce.encode()).digest()[0] % stats.SHARDS
