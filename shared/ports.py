@@ -1,7 +1,7 @@
 """What the use cases need of the world. Each method says what is atomic about it.
 
-Adapters: `shared.aws` (DynamoDB, SQS, S3, CloudWatch) and `ops.sim` (memory, virtual time). One contract suite runs over
-all of them. In the simulator every call of a port is a point of interleaving and a point of crash.
+Adapters: `shared.aws` (DynamoDB, SQS, S3, CloudWatch) and `ops.sim` (memory, virtual time). One contract suite runs
+over all of them. In the simulator every call of a port is a point of interleaving and a point of crash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 class Parallel(Protocol):
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Run `work` on every item concurrently; results in the items' order. The first error is raised, after all ended."""
+        """Run `work` on every item concurrently; results in order. The first error is raised once all have ended."""
         ...
 
 
@@ -43,7 +43,7 @@ class Log(Protocol):
 
 class Metrics(Protocol):
     def emit(self, job_class: str, values: Mapping[str, float]) -> None:
-        """Publish one set of values under the one dimension `JobClass`. Non-finite values are a caller's bug: ValueError."""
+        """Publish one set of values under the one dimension `JobClass`. ValueError for a value that is not finite."""
         ...
 
 
@@ -64,7 +64,7 @@ class Ledger(Protocol):
     # -- rows
 
     def create(self, jobs: Sequence[Job]) -> list[Created]:
-        """Create each row only if its id is absent. Each job on its own is atomic, the sequence is not; order is kept."""
+        """Create each row only if its id is absent. Each job is atomic, the sequence is not; answers in order."""
         ...
 
     def read_job(self, job_id: str) -> Job | None: ...
@@ -74,7 +74,7 @@ class Ledger(Protocol):
         ...
 
     def move(self, move: Move) -> MoveResult:
-        """One conditional write (one transaction with the output, if any). A write of our own whose answer was lost is `Won`."""
+        """One conditional write (one transaction with the output). Our own write whose answer was lost is `Won`."""
         ...
 
     # -- the index
@@ -98,7 +98,7 @@ class Ledger(Protocol):
         ...
 
     def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
-        """Mark an open run planned and write what planning spent to control: one transaction, if `owner` still owns both.
+        """Mark an open run planned and write what planning spent to control: one transaction, if `owner` owns both.
 
         False if the lock or the run is someone else's, or the run is not open any more.
         """
@@ -109,7 +109,7 @@ class Ledger(Protocol):
         ...
 
     def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
-        """Close the run, write the tick's memory to control, release the lock: one transaction, if `owner` still owns both."""
+        """Close the run, add the tick to control, release the lock: one transaction, if `owner` still owns both."""
         ...
 
     def read_run(self, key: RunKey) -> Run | None: ...
@@ -196,7 +196,7 @@ Reservation: TypeAlias = Granted | NoRoom
 
 class Limiter(Protocol):
     def reserve(self, upstream: UpstreamSettings, *, calls: int, now_ms: int, latest_ms: int) -> Reservation:
-        """Reserve `calls` consecutive permits whose first starts no later than `latest_ms`, or nothing. Atomic across workers."""
+        """Reserve `calls` consecutive permits whose first starts by `latest_ms`, or nothing. Atomic across workers."""
         ...
 
     def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:

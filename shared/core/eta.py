@@ -42,9 +42,7 @@ class Eta:
     rate_per_s: float | None
 
 
-def drain_eta(
-    history: Iterable[TickLine], *, now_ms: int, pending: int, paused: bool, ticks: int = ETA_TICKS
-) -> Eta:
+def drain_eta(history: Iterable[TickLine], *, now_ms: int, pending: int, paused: bool, ticks: int = ETA_TICKS) -> Eta:
     """pending / (completion rate - arrival rate), both observed at once: as the fall of `pending` over the last `ticks`
     unpaused intervals, the one up to now included.
 

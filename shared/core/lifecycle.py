@@ -58,9 +58,7 @@ def place_of(job: Job) -> IndexKey | LeaveIndex:
             epoch=job.epoch,
         )
     if job.state is State.QUEUED:
-        return work_index.inflight(
-            job.job_id, job.job_class, sent_at_ms=job.sent_at_ms, epoch=job.epoch, copy=job.copy
-        )
+        return work_index.inflight(job.job_id, job.job_class, sent_at_ms=job.sent_at_ms, epoch=job.epoch, copy=job.copy)
     if job.state is State.BEHIND:
         return work_index.behind(job.job_id, job.job_class, due_ms=job.due_ms, epoch=job.epoch)
     if job.state is State.DEAD:

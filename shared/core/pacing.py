@@ -124,15 +124,13 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
     The first term, the edge, is what was earned since the last plan: it rounds down and carries the fraction. The
     second, the level, is what the pool can use until a late next tick, with the jobs that then still run: it rounds
     up, and stops a second tick or one after a long outage. A pause gives 0 and freezes the carry, but not the time:
-    nothing is earned while paused. A resumed run gives 0 and forgets the carry, which its first owner has spent.
+    nothing is earned while paused. A resumed run gives 0 and leaves the memory that its first owner stored as it is.
 
     ValueError naming the field if a number is negative or not finite, or a share is above 1.
     """
     terms = _terms(snapshot, now_ms)
     budget, live, recovery, carry = 0, 0, 0, snapshot.carry
-    if snapshot.resumed:
-        carry = Carry()
-    elif not snapshot.paused:
+    if not (snapshot.resumed or snapshot.paused):
         budget = max(0, min(terms.edge, terms.level, terms.cap))
         parts = split(
             earned_nrows=terms.earned_nrows,
@@ -150,7 +148,7 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
         live=live,
         recovery=recovery,
         carry=carry,
-        planned_at_ms=now_ms,
+        planned_at_ms=snapshot.planned_at_ms if snapshot.resumed and snapshot.planned_at_ms is not None else now_ms,
         edge_rows=terms.edge,
         level_rows=terms.level,
         cap_rows=terms.cap,

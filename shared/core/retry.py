@@ -1,6 +1,6 @@
 """How long a row waits before it is tried again: after its own failure, and after an upstream's refusal (TRAPS 39, 40).
 
-Jitter is an argument in 0..1 (1 excluded) and only ever lengthens a wait: what failed together does not return together.
+Jitter is an argument in 0..1 (1 excluded) and only ever lengthens a wait: what failed together returns one by one.
 """
 
 from __future__ import annotations

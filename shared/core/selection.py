@@ -40,9 +40,7 @@ def per_match(nominees: Iterable[Nominee]) -> dict[str, int]:
     return dict(Counter(nominee.match_id for nominee in nominees))
 
 
-def enough(
-    counts: Mapping[str, int], *, budget: int, cap: int, in_flight_by_match: Mapping[str, int] = _NONE
-) -> bool:
+def enough(counts: Mapping[str, int], *, budget: int, cap: int, in_flight_by_match: Mapping[str, int] = _NONE) -> bool:
     """True if the rows read so far (by match) fill the budget under the cap, so that reading may stop."""
     return sum(min(rows, _room(match, cap, in_flight_by_match)) for match, rows in counts.items()) >= budget
 

@@ -113,3 +113,6 @@ class Settings:
     pacer_memory_mb: int = 512
     upstreams: Mapping[str, UpstreamSettings] = field(default_factory=dict)
     classes: Mapping[str, ClassSettings] = field(default_factory=dict)
+
+    def upstream_of(self, job_class: ClassSettings) -> UpstreamSettings | None:
+        return None if job_class.upstream is None else self.upstreams[job_class.upstream]

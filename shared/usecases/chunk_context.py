@@ -15,8 +15,11 @@ from shared.ports import NoRoom, Ports
 from shared.usecases.lease import Lease
 from shared.usecases.tally import Tally
 
-PERMIT_VOID_MS: Final = 500
+PERMIT_VOID_MS: Final = 1_000
 """A permit that is not used this soon after its slot is void: late calls would pile onto other slots (I7)."""
+
+LEAST_CALL_MS: Final = 1_000
+"""A chunk that has work behind it waits for a further permit until this much of its lease is left for the call."""
 
 
 class WorkerContext:
@@ -36,7 +39,7 @@ class WorkerContext:
         return self._lease.remaining_s
 
     def reserve_permits(self, calls: int, *, latest_ms: int) -> None:
-        """Reserve permits at once and wait for the first one's slot. Raises `PermitUnavailable` if it is after `latest_ms`.
+        """Reserve permits at once and wait for the first slot. Raises `PermitUnavailable` if it is after `latest_ms`.
 
         Nothing is reserved then: a slot kept for a job that goes back to the table would be lost to everyone.
         """
@@ -52,18 +55,18 @@ class WorkerContext:
     def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._upstream is None:
             raise BadPayload("the class has no upstream")
-        self._await_slot(self._upstream)
+        self._await_slot()
         key = group_id(f"{self._job.job_id}:{self._job.cursor}:{self._calls}")
         self._calls += 1
         self._tally.add(stats.CALLS)
         timeout_s = min(self._upstream.timeout_s, max(0.1, self._lease.remaining_s))
         return self._ports.upstream.call(self._upstream, body, idempotency_key=key, timeout_s=timeout_s)
 
-    def _await_slot(self, upstream: UpstreamSettings) -> None:
+    def _await_slot(self) -> None:
         """Sleep until the next permit's slot; reserve another if there is none, or if its moment has passed."""
         while True:
             if not self._slots_ms:
-                self.reserve_permits(1, latest_ms=self._lease.deadline_ms - int(upstream.timeout_s * 1000))
+                self.reserve_permits(1, latest_ms=self._lease.deadline_ms - LEAST_CALL_MS)
             slot_ms = self._slots_ms.pop(0)
             self._sleep_until(slot_ms)
             if self._ports.clock.now_ms() - slot_ms <= PERMIT_VOID_MS:

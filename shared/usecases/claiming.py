@@ -37,12 +37,13 @@ def claim_and_send(
     """Claim up to the plan's rows per lane. Returns (admitted, confirmed by the queue). Stops claiming at `stop_ms`."""
     admitted = confirmed = 0
     for lane, budget in ((Lane.LIVE, plan.live), (Lane.RECOVERY, plan.recovery)):
+        left = budget
         claimer = _Claimer(
             ports=ports, settings=settings, key=key, nonce=nonce, lane=lane, stop_ms=stop_ms, taken=inflight
         )
         for priority in reversed(range(settings.priorities)):
-            lane_admitted, lane_confirmed = claimer.run(priority, budget)
-            admitted, confirmed, budget = admitted + lane_admitted, confirmed + lane_confirmed, budget - lane_admitted
+            rows, messages = claimer.run(priority, left)
+            admitted, confirmed, left = admitted + rows, confirmed + messages, left - rows
     return admitted, confirmed
 
 

@@ -71,7 +71,7 @@ def read_inflight(ports: Ports, settings: ClassSettings) -> list[Nominee]:
 def _spans(settings: ClassSettings, now_ms: int) -> list[tuple[str, str, str, str]]:
     """(what is counted, partition, low, high) for every list."""
     later = (work_index.at(now_ms + 1), _END)
-    spans: list[tuple[str, str, str, str]] = [("dead", work_index.dead_partition(settings.name), work_index.at(0), _END)]
+    spans = [("dead", work_index.dead_partition(settings.name), work_index.at(0), _END)]
     for priority in range(settings.priorities):
         for retried in (False, True):
             for partition in waiting_partitions(settings, retried=retried, priority=priority):
@@ -80,9 +80,7 @@ def _spans(settings: ClassSettings, now_ms: int) -> list[tuple[str, str, str, st
                     ("recovery", partition, *eligible_span(settings, retried=retried, live=False, now_ms=now_ms))
                 )
                 if not retried:
-                    spans.append(
-                        ("live", partition, *eligible_span(settings, retried=False, live=True, now_ms=now_ms))
-                    )
+                    spans.append(("live", partition, *eligible_span(settings, retried=False, live=True, now_ms=now_ms)))
     if settings.ordered:
         for shard in range(SHARDS):
             spans.append(("behind", work_index.behind_partition(settings.name, shard=shard), work_index.at(0), _END))

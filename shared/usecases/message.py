@@ -107,7 +107,8 @@ class _Work:
             if self._run.halt.halted():
                 return self._release(job, "halted")
             if not fresh and self._time_is_up():
-                return self._send_on(lifecycle.hand_back(job, now_ms=self._now(), nonce=self._run.nonce), stats.HAND_BACKS)
+                move = lifecycle.hand_back(job, now_ms=self._now(), nonce=self._run.nonce)
+                return self._send_on(move, stats.HAND_BACKS)
             if self._lease.remaining_s <= 0:
                 return False
             try:
@@ -115,7 +116,7 @@ class _Work:
                 output = _output_of(job, chunk)
             except LedgerUnavailable:
                 raise
-            except Exception as error:  # the job's own code may raise anything, and that is its row's business
+            except Exception as error:  # noqa: BLE001 - a job's code may raise anything, and that is its row's business
                 return self._failed(job, error)
             fresh = False
             after = self._commit(job, chunk, output)
@@ -174,10 +175,9 @@ class _Work:
     def _failed(self, job: Job, error: Exception) -> bool:
         run = self._run
         tell_everyone(error, run.ports, run.settings, run.upstream, run.tally)
-        move, counter = ending_of(
-            error, job, run.settings, now_ms=self._now(), jitter=run.jitter(), nonce=run.nonce
-        )
-        run.ports.log.event("chunk_ended", job_class=run.settings.name, move=move.name, reason=move.changes["last_error"])
+        move, counter = ending_of(error, job, run.settings, now_ms=self._now(), jitter=run.jitter(), nonce=run.nonce)
+        reason = move.changes["last_error"]
+        run.ports.log.event("chunk_ended", job_class=run.settings.name, move=move.name, reason=reason)
         return self._end(move, counter)
 
     def _release(self, job: Job, reason: str) -> bool:

@@ -9,7 +9,7 @@ from shared.ports import Ports
 
 
 def emit_tick(ports: Ports, settings: ClassSettings, line: TickLine, eta: Eta) -> None:
-    """One set of values per closed tick. `DrainEtaMinutes` is absent while there is none to say; `DrainStalled` says so."""
+    """One set of values per closed tick. `DrainEtaMinutes` is absent while there is none to say."""
     values: dict[str, float] = {
         "Ticks": 1,
         "BudgetRows": line.budget,

@@ -1,4 +1,4 @@
-"""The sweep, the one repair (rule 3): whatever died between a commit and its message is healed here and nowhere else."""
+"""The sweep, the one repair (rule 3): what died between a commit and its message is healed here and nowhere else."""
 
 from __future__ import annotations
 

@@ -48,8 +48,6 @@ class Tally:
         self._flushed_ms = self._ports.clock.now_ms()
         for window_ms, counters in windows.items():
             try:
-                self._ports.ledger.add_stats(
-                    self._job_class, window_ms=window_ms, shard=self._shard, counters=counters
-                )
+                self._ports.ledger.add_stats(self._job_class, window_ms=window_ms, shard=self._shard, counters=counters)
             except LedgerUnavailable:
                 self._ports.log.event("stats_dropped", job_class=self._job_class)

@@ -125,8 +125,7 @@ def _own(
     plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=planned), seen.now_ms)
     stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
     if not planned and (
-        ports.clock.now_ms() >= stop_ms
-        or not ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
+        ports.clock.now_ms() >= stop_ms or not ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
     ):
         return TickReport(run_id=key.run_id, outcome="lost", plan=plan)
     admitted, confirmed = claim_and_send(
@@ -151,7 +150,11 @@ def gather(ports: Ports, settings: ClassSettings) -> Gathered:
     counts = count_rows(ports, settings, now_ms)
     inflight = read_inflight(ports, settings)
     return Gathered(
-        control=control, counts=counts, inflight=inflight, moved_rows=_moved_rows(ports, settings, now_ms), now_ms=now_ms
+        control=control,
+        counts=counts,
+        inflight=inflight,
+        moved_rows=_moved_rows(ports, settings, now_ms),
+        now_ms=now_ms,
     )
 
 

@@ -1,0 +1,34 @@
+"""Lambda entry of the pacer: one tick of one job class."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict
+from typing import Any
+
+from shared.aws.wiring import host
+from shared.errors import InvalidInput
+from shared.usecases.tick import TickRequest, run_tick
+from shared.usecases.trigger import scheduled_ms_of
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Event: {"job_class", "scheduled_at", "source"}. Returns the tick's outcome and counts.
+
+    The owner's nonce is new here and not the request id: Lambda repeats an asynchronous event under the same id.
+    """
+    here = host()
+    now_ms = here.ports.clock.now_ms()
+    settings = here.settings.classes.get(event.get("job_class", ""))
+    if settings is None:
+        raise InvalidInput("job_class", got="an unknown class", expected=f"one of {', '.join(here.settings.classes)}")
+    request = TickRequest(
+        scheduled_ms=scheduled_ms_of(event, now_ms=now_ms),
+        source=event.get("source", "schedule"),
+        nonce=uuid.uuid4().hex,
+        deadline_ms=now_ms + context.get_remaining_time_in_millis(),
+    )
+    report = run_tick(here.ports, settings, here.settings.upstream_of(settings), request)
+    counts = asdict(report)
+    del counts["plan"]
+    return counts

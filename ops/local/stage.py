@@ -1,0 +1,146 @@
+"""Everything that the demo starts, as one context manager: upstream, emulator, deployed app, an operator's ports."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from botocore.config import Config
+
+from ops.local import processes
+from ops.local.deploy import deploy
+from ops.local.emulator import ROOT, Emulator
+from ops.local.scenario import JOB_CLASS, LATENCY_MS, LIMIT_PER_S, config_text
+from shared.aws.clients import Clients
+from shared.aws.wiring import wire
+from shared.config import load_settings, read_environment
+from shared.core.settings import ClassSettings, Settings
+from shared.ports import Ports
+
+UPSTREAM_START_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A running system, as its operator sees it."""
+
+    emulator: Emulator
+    upstream: UpstreamAdmin
+    settings: Settings
+    ports: Ports
+    outputs: Mapping[str, str]
+
+    @property
+    def job_class(self) -> ClassSettings:
+        return self.settings.classes[JOB_CLASS]
+
+    @property
+    def bucket(self) -> str:
+        return self.outputs["BucketName"]
+
+    def worker_processes(self) -> list[int]:
+        """The pids of the worker function's processes now, idle ones included."""
+        mappings = self.emulator.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+        lanes = json.loads(self.outputs["QueueUrls"])[JOB_CLASS].values()
+        queues = {url.rsplit("/", 1)[1] for url in lanes}
+        functions = {
+            mapping["FunctionArn"].rsplit(":", 1)[1]
+            for mapping in mappings
+            if mapping["EventSourceArn"].rsplit(":", 1)[1] in queues
+        }
+        return [pid for name in sorted(functions) for pid in self.emulator.function_processes(name)]
+
+
+class UpstreamAdmin:
+    """The demo upstream's admin surface, from outside its process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.url}/v1/summarise"
+
+    def report(self, *, with_keys: bool = False) -> dict[str, Any]:
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=10)
+        try:
+            connection.request("GET", "/admin/report?keys=1" if with_keys else "/admin/report")
+            report: dict[str, Any] = json.loads(connection.getresponse().read())
+            return report
+        finally:
+            connection.close()
+
+
+class QuietLog:
+    """The operator's own decisions are on the screen already; their log lines would tear the live view."""
+
+    def event(self, name: str, **fields: int | float | str | bool | None) -> None:
+        return None
+
+
+@contextmanager
+def staged(venv: Path | None, *, say: Callable[[str], None]) -> Iterator[Stage]:
+    """Start everything; whatever happens in between, stop everything."""
+    with ExitStack() as stack:
+        tmp = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-demo-")))
+        emulator = stack.enter_context(Emulator(venv))
+        say(f"emulator: {emulator.endpoint}")
+        upstream = UpstreamAdmin(stack.enter_context(upstream_process(tmp)))
+        say(f"upstream: {upstream.endpoint}, {LIMIT_PER_S:g} calls/s, {LATENCY_MS} ms a call")
+        config = tmp / "sluice.toml"
+        config.write_text(config_text(upstream.endpoint))
+        outputs = deploy(emulator, config, say=say)
+        yield open_stage(emulator, upstream, config, outputs)
+
+
+def open_stage(emulator: Emulator, upstream: UpstreamAdmin, config: Path, outputs: Mapping[str, str]) -> Stage:
+    """An operator's ports on a deployed stack."""
+    settings = load_settings(config)
+    environment = read_environment(
+        {
+            "SLUICE_TABLE": outputs["TableName"],
+            "SLUICE_BUCKET": outputs["BucketName"],
+            "SLUICE_QUEUES": outputs["QueueUrls"],
+            "SLUICE_CONFIG": str(config),
+        }
+    )
+
+    def make(service: str, client_config: Config) -> Any:
+        return emulator.client(service, client_config)
+
+    host = wire(environment, settings, clients=Clients(make))
+    ports = replace(host.ports, log=QuietLog())
+    return Stage(emulator=emulator, upstream=upstream, settings=settings, ports=ports, outputs=outputs)
+
+
+@contextmanager
+def upstream_process(tmp: Path) -> Iterator[str]:
+    """The upstream in a process of its own; its base URL."""
+    log = tmp / "upstream.log"
+    command = [sys.executable, "-m", "ops.local.upstream", "--limit", LIMIT_PER_S, "--latency-ms", LATENCY_MS]
+    # The pacer's permits are evenly spaced; the network between them and the server is not.
+    command += ["--burst", 3]
+    process = processes.start([str(part) for part in command], env=processes.scrubbed_environment(), log=log, cwd=ROOT)
+    try:
+        yield _announced_url(process, log)
+    finally:
+        processes.stop(process)
+
+
+def _announced_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + UPSTREAM_START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if found := re.match(r"listening on (\S+)\n", log.read_text()):
+            return found[1]
+        time.sleep(0.05)
+    raise processes.ProcessError(f"the upstream did not start\n{processes.tail(log)}")

@@ -1,0 +1,211 @@
+"""One SQS FIFO queue, as strict as the real one and stricter than local emulators (TRAPS 1, 3, 7, 8, 10, 36).
+
+Order within a group, a group locked while any message of it is in flight, deduplication that survives deletion,
+receive counts and the move to the dead-letter queue, retention, bounds on what is in flight and on what is searched.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from shared.core.model import Lane, Message
+
+DEDUP_MS: Final = 5 * 60_000
+RETENTION_MS: Final = 14 * 24 * 3_600_000
+IN_FLIGHT_CAP: Final = 20_000
+SEARCHED_MESSAGES: Final = 120_000
+"""A receive looks for an available group among this many of the oldest messages only (TRAPS 8)."""
+
+
+@dataclass(eq=False, slots=True)
+class Stored:
+    """A message in the queue. `receipt` is "" while it is visible."""
+
+    seq: int
+    message_id: str
+    message: Message
+    group: str
+    lane: Lane
+    enqueued_ms: int
+    receive_count: int = 0
+    first_received_ms: int = 0
+    visible_at_ms: int = 0
+    receipt: str = ""
+
+
+class FifoQueue:
+    def __init__(
+        self,
+        name: str,
+        *,
+        visibility_ms: int,
+        max_receives: int | None = None,
+        dead_letters: FifoQueue | None = None,
+        in_flight_cap: int = IN_FLIGHT_CAP,
+        searched: int = SEARCHED_MESSAGES,
+    ) -> None:
+        self.name = name
+        self.on_change: Callable[[], None] = lambda: None
+        self._visibility_ms = visibility_ms
+        self._max_receives = max_receives
+        self._dead_letters = dead_letters
+        self._in_flight_cap = in_flight_cap
+        self._searched = searched
+        self._seq = 0
+        self._stored: dict[int, Stored] = {}
+        self._groups: dict[str, dict[int, Stored]] = {}
+        self._dedup: dict[str, tuple[int, str]] = {}
+        self._in_flight: dict[str, Stored] = {}
+        self._locks: Counter[str] = Counter()
+        self._expiries: list[tuple[int, str]] = []
+        self._ready: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def send(self, message: Message, *, group: str, dedup_id: str, lane: Lane, now_ms: int) -> str:
+        """Accept the message, or drop it as a repeat of one sent within 5 minutes; the first one's id either way."""
+        for old_id in list(islice(self._dedup, 2)):  # amortised: two out for one in, oldest first
+            if now_ms - self._dedup[old_id][0] >= DEDUP_MS:
+                del self._dedup[old_id]
+        sent_ms, message_id = self._dedup.get(dedup_id, (now_ms - DEDUP_MS, ""))
+        if now_ms - sent_ms < DEDUP_MS:
+            return message_id
+        self._dedup.pop(dedup_id, None)
+        message_id = self.append(message, group=group, lane=lane, now_ms=now_ms)
+        self._dedup[dedup_id] = (now_ms, message_id)
+        return message_id
+
+    def receive(self, limit: int, *, now_ms: int) -> list[Stored]:
+        """Up to `limit` messages: as many of one group as fit before the next group, each group in order."""
+        self.release(now_ms)
+        got: list[Stored] = []
+        last_seq = self._last_searched()
+        while self._ready and len(got) < limit and self.in_flight < self._in_flight_cap:
+            seq, group = heapq.heappop(self._ready)
+            if self._locks[group] or next(iter(self._groups.get(group, ())), None) != seq:
+                continue  # an entry of an earlier time
+            if seq > last_seq:
+                heapq.heappush(self._ready, (seq, group))
+                break
+            got += self._take(group, min(limit - len(got), self._in_flight_cap - self.in_flight), now_ms)
+        return got
+
+    def delete(self, receipt: str, *, now_ms: int) -> bool:
+        """False: the receipt is not the message's any more, and nothing happens."""
+        stored = self._held(receipt, now_ms)
+        if stored is None:
+            return False
+        self._forget(stored)
+        self._unlock(stored)
+        return True
+
+    def change_visibility(self, receipt: str, *, seconds: int, now_ms: int) -> bool:
+        if not 0 <= seconds <= 43_200:
+            raise ValueError(f"visibility: got {seconds} s, expected 0 to 43200")
+        stored = self._held(receipt, now_ms)
+        if stored is None:
+            return False
+        stored.visible_at_ms = now_ms + seconds * 1000
+        heapq.heappush(self._expiries, (stored.visible_at_ms, receipt))
+        self.release(now_ms)
+        return True
+
+    def release(self, now_ms: int) -> None:
+        """Make visible what was not deleted in time, and drop what nobody fetched in 14 days."""
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            at_ms, receipt = heapq.heappop(self._expiries)
+            stored = self._in_flight.get(receipt)
+            if stored is not None and stored.visible_at_ms == at_ms:
+                self._unlock(stored)
+        while self._stored:
+            oldest = next(iter(self._stored.values()))
+            if now_ms - oldest.enqueued_ms < RETENTION_MS:
+                return
+            self._forget(oldest)
+            self._unlock(oldest)
+
+    def next_visible_ms(self) -> int | None:
+        """When the next message in flight becomes visible, unless it is deleted before."""
+        while self._expiries:
+            at_ms, receipt = self._expiries[0]
+            stored = self._in_flight.get(receipt)
+            if stored is not None and stored.visible_at_ms == at_ms:
+                return at_ms
+            heapq.heappop(self._expiries)
+        return None
+
+    # -- inside
+
+    def append(self, message: Message, *, group: str, lane: Lane, now_ms: int) -> str:
+        self._seq += 1
+        stored = Stored(self._seq, f"{self.name}-{self._seq}", message, group, lane, now_ms)
+        self._stored[stored.seq] = stored
+        members = self._groups.setdefault(group, {})
+        members[stored.seq] = stored
+        if len(members) == 1:
+            heapq.heappush(self._ready, (stored.seq, group))
+        self.on_change()
+        return stored.message_id
+
+    def _take(self, group: str, limit: int, now_ms: int) -> list[Stored]:
+        taken: list[Stored] = []
+        for stored in list(self._groups[group].values()):
+            if len(taken) == limit:
+                break
+            if self._max_receives is not None and stored.receive_count >= self._max_receives:
+                self._bury(stored, now_ms)
+                continue
+            stored.receive_count += 1
+            stored.first_received_ms = stored.first_received_ms or now_ms
+            stored.visible_at_ms = now_ms + self._visibility_ms
+            stored.receipt = f"{self.name}:{stored.seq}:{stored.receive_count}"
+            self._in_flight[stored.receipt] = stored
+            self._locks[group] += 1
+            heapq.heappush(self._expiries, (stored.visible_at_ms, stored.receipt))
+            taken.append(stored)
+        return taken
+
+    def _bury(self, stored: Stored, now_ms: int) -> None:
+        """On FIFO the enqueued time begins anew in the dead-letter queue, and deduplication is not asked."""
+        self._forget(stored)
+        if self._dead_letters is not None:
+            self._dead_letters.append(stored.message, group=stored.group, lane=stored.lane, now_ms=now_ms)
+
+    def _held(self, receipt: str, now_ms: int) -> Stored | None:
+        self.release(now_ms)
+        return self._in_flight.get(receipt)
+
+    def _forget(self, stored: Stored) -> None:
+        self._stored.pop(stored.seq, None)
+        members = self._groups.get(stored.group, {})
+        members.pop(stored.seq, None)
+        if not members:
+            self._groups.pop(stored.group, None)
+
+    def _unlock(self, stored: Stored) -> None:
+        """The message is not in flight any more: visible again, or gone. The last one in flight frees its group."""
+        if self._in_flight.pop(stored.receipt, None) is not None:
+            stored.receipt = ""
+            self._locks[stored.group] -= 1
+        if self._locks[stored.group] <= 0:
+            del self._locks[stored.group]
+            members = self._groups.get(stored.group)
+            if members:
+                heapq.heappush(self._ready, (next(iter(members)), stored.group))
+        self.on_change()
+
+    def _last_searched(self) -> int:
+        """The sequence number of the last message that a receive looks at."""
+        if len(self._stored) <= self._searched:
+            return self._seq
+        return next(islice(self._stored, self._searched - 1, None))

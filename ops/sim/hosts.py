@@ -1,0 +1,191 @@
+"""What runs the entry functions in AWS, simulated: event source mappings with their slots, and schedules."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from ops.sim.fifo import FifoQueue
+from ops.sim.invocations import Invocation, Outcome
+from ops.sim.memory_queue import MemoryQueue
+from ops.sim.world import World
+from shared.ports import Delivery
+
+WorkEntry: TypeAlias = Callable[[Sequence[Delivery], str, int], list[str]]
+"""(deliveries, nonce, end_ms) -> the message ids that must come back."""
+
+TickEntry: TypeAlias = Callable[[int, str, int], object]
+"""(scheduled_ms, nonce, end_ms)."""
+
+POLL_MS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingFaults:
+    """Chances per batch. A duplicate runs the same deliveries in a second invocation at the same time (TRAPS 11);
+    a throttled batch is received and never run, which burns its receives (TRAPS 10)."""
+
+    duplicate: float = 0.0
+    throttled: float = 0.0
+
+
+class EventSourceMapping:
+    """Reads one queue for one function: at most `slots` invocations, up to `batch_size` messages each.
+
+    What an invocation returns as failed becomes visible after the queue's visibility, the others are deleted. An
+    invocation that raises, dies, runs out of time, or names a message that it was not given, fails the whole batch
+    (TRAPS 12).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        queue: MemoryQueue,
+        source: FifoQueue,
+        entry: WorkEntry,
+        *,
+        slots: int,
+        batch_size: int,
+        timeout_ms: int,
+        faults: MappingFaults | None = None,
+    ) -> None:
+        self.batches = 0
+        self.enabled = True
+        self._world = world
+        self._queue = queue
+        self._source = source
+        self._entry = entry
+        self._free = slots
+        self._batch_size = batch_size
+        self._timeout_ms = timeout_ms
+        self._faults = faults or MappingFaults()
+        self._rng: random.Random = world.random(f"mapping/{source.name}")
+        self._polling = False
+        self._wake_ms: int | None = None
+        source.on_change = self.poke
+
+    def poke(self) -> None:
+        """Something may be there: look once, soon."""
+        if not self._polling:
+            self._polling = True
+            self._world.at(self._world.now_ms + POLL_MS, self._poll)
+
+    def _poll(self) -> None:
+        while self.enabled and self._free > 0:
+            deliveries = self._queue.receive_from(self._source, self._batch_size)
+            if not deliveries:
+                break
+            self.batches += 1
+            if not self._hits(self._faults.throttled):
+                self._invoke(deliveries)
+                if self._hits(self._faults.duplicate):
+                    self._invoke(deliveries)
+        self._polling = False  # only now: what receiving itself changed has been seen by this very loop
+        self._wake_for_expiry()
+
+    def _hits(self, chance: float) -> bool:
+        return chance > 0 and self._rng.random() < chance
+
+    def _invoke(self, deliveries: list[Delivery]) -> None:
+        self._free -= 1
+        name = self._world.new_id(self._source.name)
+        end_ms = self._world.now_ms + self._timeout_ms
+        self._world.spawn(
+            name,
+            partial(self._entry, deliveries, name, end_ms),
+            timeout_ms=self._timeout_ms,
+            on_end=partial(self._ended, deliveries),
+        )
+
+    def _ended(self, deliveries: list[Delivery], invocation: Invocation) -> None:
+        self._free += 1
+        ids = {delivery.message_id for delivery in deliveries}
+        failed = invocation.value if invocation.outcome is Outcome.RETURNED else None
+        if isinstance(failed, list) and ids.issuperset(failed):
+            for delivery in deliveries:
+                if delivery.message_id not in failed:
+                    self._queue.delete(delivery)
+        self.poke()
+
+    def _wake_for_expiry(self) -> None:
+        """Messages that nobody deletes come back by time alone, so somebody has to look then."""
+        next_ms = self._source.next_visible_ms()
+        if next_ms is not None and (self._wake_ms is None or next_ms < self._wake_ms):
+            self._wake_ms = next_ms
+            self._world.at(next_ms, partial(self._woken, next_ms))
+
+    def _woken(self, at_ms: int) -> None:
+        if self._wake_ms == at_ms:
+            self._wake_ms = None
+            self.poke()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFaults:
+    """A schedule fires late, twice or not at all; the scheduled time it names is right every time (TRAPS 25)."""
+
+    late_ms: tuple[int, int] = (0, 0)
+    double: float = 0.0
+    miss: float = 0.0
+
+
+class Schedule:
+    """Fires at every whole interval of UTC. An invocation that fails is tried again `retries` times, a minute apart."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        entry: TickEntry,
+        *,
+        interval_ms: int,
+        timeout_ms: int,
+        faults: ScheduleFaults | None = None,
+        retries: int = 0,
+    ) -> None:
+        self.fired = 0
+        self.enabled = True
+        self._world = world
+        self._name = name
+        self._entry = entry
+        self._interval_ms = interval_ms
+        self._timeout_ms = timeout_ms
+        self._faults = faults or ScheduleFaults()
+        self._retries = retries
+        self._rng: random.Random = world.random(f"schedule/{name}")
+
+    def start(self) -> None:
+        """Begin with the next whole interval, so that what is submitted at once is there by then."""
+        now_ms = self._world.now_ms
+        self._arm(now_ms - now_ms % self._interval_ms + self._interval_ms)
+
+    def fire(self, scheduled_ms: int, *, at_ms: int | None = None, retries: int = 0) -> Invocation:
+        """One invocation for this scheduled time; a trigger of another kind may call it too."""
+        self.fired += 1
+        nonce = self._world.new_id(f"{self._name}/tick")
+        start_ms = max(self._world.now_ms, at_ms or 0)
+        return self._world.spawn(
+            nonce,
+            partial(self._entry, scheduled_ms, nonce, start_ms + self._timeout_ms),
+            start_ms,
+            timeout_ms=self._timeout_ms,
+            on_end=partial(self._ended, scheduled_ms, retries),
+        )
+
+    def _arm(self, scheduled_ms: int) -> None:
+        self._world.at(scheduled_ms, partial(self._due, scheduled_ms))
+
+    def _due(self, scheduled_ms: int) -> None:
+        self._arm(scheduled_ms + self._interval_ms)
+        if not self.enabled or self._rng.random() < self._faults.miss:
+            return
+        for _ in range(2 if self._rng.random() < self._faults.double else 1):
+            late_ms = self._rng.randint(*self._faults.late_ms)
+            self.fire(scheduled_ms, at_ms=scheduled_ms + late_ms, retries=self._retries)
+
+    def _ended(self, scheduled_ms: int, retries: int, invocation: Invocation) -> None:
+        if invocation.outcome is not Outcome.RETURNED and retries > 0:
+            self.fire(scheduled_ms, at_ms=self._world.now_ms + 60_000, retries=retries - 1)

@@ -1,0 +1,230 @@
+"""The ledger in memory, the twin of the DynamoDB adapter. A method is atomic because nothing switches in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ops.sim.memory_index import MemoryIndex, Staleness
+from ops.sim.memory_runs import MemoryRuns
+from shared.core.lifecycle import place_of
+from shared.core.model import (
+    Created,
+    Fence,
+    IndexFence,
+    IndexKey,
+    Job,
+    KeepPlace,
+    Lost,
+    Move,
+    MoveResult,
+    Output,
+    OutputTaken,
+    Place,
+    RowFence,
+    State,
+    Won,
+)
+from shared.core.runs import Control, Flag, Run, RunKey, TakeResult, TickClose, TickMemory
+from shared.core.stats import StatsWindow
+from shared.ports import IndexPage
+
+_CONTENTS: Final = ("job_class", "match_id", "payload", "priority")
+"""What a producer said of a job. The due time is left out: "now" differs between two submissions of one job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job and where it stands in the index; None is nowhere."""
+
+    job: Job
+    place: IndexKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move that was made, for the checkers: what happened to which row, in order."""
+
+    at_ms: int
+    name: str
+    before: Job
+    after: Job
+
+
+class MemoryLedger:
+    """`writes` counts write requests by kind (moves by their name, lost ones included), `reads` the others."""
+
+    def __init__(
+        self, now_ms: Callable[[], int], *, staleness: Staleness | None = None, keep_steps: bool = True
+    ) -> None:
+        self.rows: dict[str, Row] = {}
+        self.states: Counter[State] = Counter()
+        self.steps: list[Step] = []
+        self.writes: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self._now_ms = now_ms
+        self._keep_steps = keep_steps
+        self._outputs: dict[str, dict[str, Output]] = {}
+        self._index = MemoryIndex(now_ms, staleness)
+        self._runs = MemoryRuns()
+        self._stats: dict[tuple[str, int], Counter[str]] = {}
+
+    @property
+    def open_rows(self) -> int:
+        """Rows that someone still has to move: what "drained" is the end of (TRAPS 13)."""
+        return self.states[State.WAITING] + self.states[State.QUEUED] + self.states[State.BEHIND]
+
+    # -- rows
+
+    def create(self, jobs: Sequence[Job]) -> list[Created]:
+        return [self._create(job) for job in jobs]
+
+    def read_job(self, job_id: str) -> Job | None:
+        self.reads["read_job"] += 1
+        row = self.rows.get(job_id)
+        return None if row is None else row.job
+
+    def outputs(self, job_id: str) -> list[Output]:
+        self.reads["outputs"] += 1
+        found = self._outputs.get(job_id, {})
+        return [found[cursor] for cursor in sorted(found, key=lambda text: text.encode("utf-8", "surrogatepass"))]
+
+    def move(self, move: Move) -> MoveResult:
+        self.writes[move.name] += 1
+        row = self.rows.get(move.job_id)
+        if row is not None:
+            if _holds(move.fence, row):
+                if move.output is not None and move.output.cursor in self._outputs.get(move.job_id, {}):
+                    return OutputTaken()
+                return Won(job=self._apply(move, row))
+            if self._is_ours(move, row):
+                return Won(job=row.job)
+        self.lost[move.name] += 1
+        return Lost()
+
+    # -- the index
+
+    def count(self, partition: str, *, low: str, high: str) -> int:
+        self.reads["count"] += 1
+        return self._index.count(partition, low=low, high=high)
+
+    def page(self, partition: str, *, low: str, high: str, limit: int, resume: str | None = None) -> IndexPage:
+        self.reads["page"] += 1
+        return self._index.page(partition, low=low, high=high, limit=limit, resume=resume)
+
+    # -- runs, lock, control
+
+    def admit_run(self, key: RunKey, *, source: str, now_ms: int) -> bool:
+        self.writes["admit_run"] += 1
+        return self._runs.admit(key, source=source)
+
+    def take_run(self, key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> TakeResult:
+        self.writes["take_run"] += 1
+        return self._runs.take(key, owner=owner, now_ms=now_ms, until_ms=until_ms)
+
+    def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
+        self.writes["plan_run"] += 1
+        return self._runs.plan(key, owner=owner, plan=plan)
+
+    def skip_run(self, key: RunKey, *, reason: str) -> bool:
+        self.writes["skip_run"] += 1
+        return self._runs.skip(key, reason=reason)
+
+    def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
+        self.writes["close_run"] += 1
+        return self._runs.close(key, owner=owner, close=close)
+
+    def read_run(self, key: RunKey) -> Run | None:
+        self.reads["read_run"] += 1
+        return self._runs.runs.get(key)
+
+    def read_control(self, job_class: str) -> Control:
+        self.reads["read_control"] += 1
+        return self._runs.control(job_class)
+
+    def set_pause(self, job_class: str, flag: Flag | None) -> None:
+        self.writes["set_pause"] += 1
+        self._runs.put(replace(self._runs.control(job_class), pause=flag))
+
+    def set_halt(self, job_class: str, flag: Flag | None) -> None:
+        self.writes["set_halt"] += 1
+        self._runs.put(replace(self._runs.control(job_class), halt=flag))
+
+    # -- stats
+
+    def add_stats(self, job_class: str, *, window_ms: int, shard: int, counters: Mapping[str, int]) -> None:
+        self.writes["add_stats"] += 1
+        self._stats.setdefault((job_class, window_ms), Counter()).update(counters)
+
+    def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
+        self.reads["read_stats"] += 1
+        return [
+            StatsWindow(start_ms=start_ms, counters=dict(self._stats.get((job_class, start_ms), {})))
+            for start_ms in windows_ms
+        ]
+
+    # -- what only tests and checkers ask
+
+    @property
+    def runs(self) -> list[Run]:
+        return list(self._runs.runs.values())
+
+    # -- inside
+
+    def _create(self, job: Job) -> Created:
+        self.writes["create"] += 1
+        row = self.rows.get(job.job_id)
+        if row is None:
+            self._put(job, _key_of(place_of(job)))
+            return Created.CREATED
+        same = all(getattr(row.job, name) == getattr(job, name) for name in _CONTENTS)
+        return Created.EXISTING if same else Created.DIFFERENT
+
+    def _apply(self, move: Move, row: Row) -> Job:
+        nonce = row.job.nonce if move.nonce is None else move.nonce
+        job = replace(row.job, **{**move.changes, "nonce": nonce})
+        self._put(job, row.place if isinstance(move.place, KeepPlace) else _key_of(move.place))
+        if move.output is not None:
+            self._outputs.setdefault(move.job_id, {})[move.output.cursor] = move.output
+        if self._keep_steps:
+            self.steps.append(Step(self._now_ms(), move.name, row.job, job))
+        return job
+
+    def _put(self, job: Job, place: IndexKey | None) -> None:
+        row = self.rows.get(job.job_id)
+        if row is not None:
+            self.states[row.job.state] -= 1
+        self.states[job.state] += 1
+        self.rows[job.job_id] = Row(job, place)
+        self._index.shift(job, None if row is None else row.place, place)
+
+    def _is_ours(self, move: Move, row: Row) -> bool:
+        """The fence does not hold because our own first attempt won: the row is exactly what the move makes of it.
+
+        A twin's win has another nonce. A re-send has none; there the new copy, its time and its place must be ours.
+        """
+        if move.nonce is not None and row.job.nonce != move.nonce:
+            return False
+        if not isinstance(move.place, KeepPlace) and row.place != _key_of(move.place):
+            return False
+        if move.output is not None and self._outputs.get(move.job_id, {}).get(move.output.cursor) != move.output:
+            return False
+        return all(getattr(row.job, name) == value for name, value in move.changes.items())
+
+
+def _holds(fence: Fence, row: Row) -> bool:
+    match fence:
+        case IndexFence(key=key):
+            return row.place == key
+        case RowFence(state=state, epoch=epoch, cursor=cursor, copy=copy):
+            job = row.job
+            return (
+                job.state is state and job.epoch == epoch and cursor in (None, job.cursor) and copy in (None, job.copy)
+            )
+
+
+def _key_of(place: Place) -> IndexKey | None:
+    return place if isinstance(place, IndexKey) else None

@@ -1,0 +1,174 @@
+"""boto3 clients, made on first use, and the one place where botocore's errors become ours.
+
+An SDK call that outlives a worker's deadline is work done after the lease has ended (TRAPS 27). So timeouts and
+attempts are stated, and the worst case of every client stays below the 10 s that a worker keeps as its margin.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError
+
+from shared.errors import Retryable
+
+MakeClient: TypeAlias = Callable[[str, Config], Any]
+
+POOL_CONNECTIONS: Final = 64
+"""Claims run in parallel; a pool smaller than the threads would open and drop a connection per call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long one client may take, all attempts included."""
+
+    connect_s: float
+    read_s: float
+    attempts: int
+
+    @property
+    def worst_s(self) -> float:
+        """Every attempt times out; botocore's standard mode waits at most 1, 2, 4, ... s between them."""
+        return self.attempts * (self.connect_s + self.read_s) + float(2 ** (self.attempts - 1) - 1)
+
+    def config(self) -> Config:
+        return Config(
+            connect_timeout=self.connect_s,
+            read_timeout=self.read_s,
+            retries={"mode": "standard", "total_max_attempts": self.attempts},
+            max_pool_connections=POOL_CONNECTIONS,
+        )
+
+
+LEDGER: Final = Patience(connect_s=1.0, read_s=2.0, attempts=2)
+ONCE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=1)
+"""For additions that must not be made twice: a lost answer is not tried again."""
+QUEUE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=2)
+OBJECTS: Final = Patience(connect_s=1.0, read_s=3.0, attempts=2)
+
+_QUIET: Final = ("boto3", "botocore", "s3transfer", "urllib3")
+
+
+class Clients:
+    """One process's clients. Importing this module makes none; each is made once, by the first thread that needs it."""
+
+    def __init__(self, make: MakeClient | None = None) -> None:
+        self._make = make
+        self._made: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def dynamodb(self) -> Any:
+        return self._client("dynamodb", LEDGER)
+
+    @property
+    def dynamodb_once(self) -> Any:
+        return self._client("dynamodb", ONCE)
+
+    @property
+    def sqs(self) -> Any:
+        return self._client("sqs", QUEUE)
+
+    @property
+    def s3(self) -> Any:
+        return self._client("s3", OBJECTS)
+
+    def _client(self, service: str, patience: Patience) -> Any:
+        key = f"{service}/{patience.attempts}"
+        with self._lock:  # a session is not safe to make clients from in two threads at once
+            if key not in self._made:
+                if self._make is None:
+                    self._make = _session_clients()
+                self._made[key] = self._make(service, patience.config())
+            return self._made[key]
+
+
+def _session_clients() -> MakeClient:
+    # At DEBUG botocore prints whole requests, payloads included, and a Lambda's log level reaches every logger (I12).
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    session = boto3.session.Session()
+
+    def make(service: str, config: Config) -> Any:
+        return session.client(service, config=config)
+
+    return make
+
+
+# -- errors
+
+_UNAVAILABLE_CODES: Final = frozenset(
+    {
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "KMSThrottlingException",
+        "KmsThrottled",
+        "LimitExceededException",
+        "OperationAborted",
+        "OverLimit",
+        "ProvisionedThroughputExceeded",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceUnavailable",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingError",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+_CONFLICT_CODES: Final = frozenset(
+    {"TransactionConflict", "TransactionConflictException", "TransactionInProgressException"}
+)
+_SERVER_ERROR: Final = 500
+
+
+def code_of(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def status_of(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def is_passing(code: str) -> bool:
+    """A per-item code that a later attempt may not meet: throttled, overloaded, or in another's transaction."""
+    return code in _UNAVAILABLE_CODES or code in _CONFLICT_CODES
+
+
+def cancellation_codes(error: ClientError) -> list[str]:
+    """One code per item of a cancelled transaction, "None" for the items that were in order (TRAPS 21)."""
+    return [str(reason.get("Code", "None")) for reason in error.response.get("CancellationReasons", [])]
+
+
+def is_conflict(error: ClientError) -> bool:
+    """Another transaction held an item: nothing was written, and the SDK does not try again by itself."""
+    if code_of(error) == "TransactionCanceledException":
+        codes = set(cancellation_codes(error)) - {"None"}
+        return bool(codes) and all(map(is_passing, codes))
+    return code_of(error) in _CONFLICT_CODES
+
+
+@contextmanager
+def answered(unavailable: type[Retryable]) -> Iterator[None]:
+    """Turn "the service did not do its part" into `unavailable`. Refused conditions and bugs pass through unchanged."""
+    try:
+        yield
+    except ClientError as error:
+        if code_of(error) in _UNAVAILABLE_CODES or status_of(error) >= _SERVER_ERROR:
+            raise unavailable(code_of(error)) from error
+        raise
+    except (HTTPClientError, ResponseStreamingError, IncompleteReadError) as error:
+        raise unavailable(type(error).__name__) from error

@@ -1,0 +1,64 @@
+"""Where each item of the one table stands (DESIGN section 6). Final: changing a key means moving every row."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from shared.core.runs import RunKey
+
+Attribute: TypeAlias = dict[str, Any]
+"""One value as DynamoDB writes it: a type tag and the value."""
+Item: TypeAlias = dict[str, Attribute]
+
+INDEX: Final = "work"
+PARTITION: Final = "work_partition"
+POSITION: Final = "work_position"
+
+_JOB: Final = "JOB#"
+_OUT: Final = "OUT#"
+
+
+def _key(pk: str, sk: str) -> Item:
+    return {"pk": {"S": pk}, "sk": {"S": sk}}
+
+
+def job(job_id: str) -> Item:
+    return _key(_JOB + job_id, "JOB")
+
+
+def job_id_of(item: Item) -> str:
+    return str(item["pk"]["S"]).removeprefix(_JOB)
+
+
+def output(job_id: str, cursor: str) -> Item:
+    return _key(_JOB + job_id, _OUT + cursor)
+
+
+def outputs(job_id: str) -> tuple[Attribute, Attribute]:
+    """The partition of a job's outputs, and the prefix of their sort keys."""
+    return {"S": _JOB + job_id}, {"S": _OUT}
+
+
+def cursor_of(item: Item) -> str:
+    return str(item["sk"]["S"]).removeprefix(_OUT)
+
+
+def run(key: RunKey) -> Item:
+    return _key(f"RUN#{key.job_class}#{_minute(key.minute_ms)}", "RUN")
+
+
+def control(job_class: str) -> Item:
+    return _key(f"CLASS#{job_class}", "CONTROL")
+
+
+def stats(job_class: str, window_ms: int, shard: int) -> Item:
+    return _key(f"STATS#{job_class}#{_minute(window_ms)}#{shard}", "STATS")
+
+
+def upstream(name: str) -> Item:
+    return _key(f"UPSTREAM#{name}", "UPSTREAM")
+
+
+def _minute(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%dT%H:%MZ}"

@@ -1,0 +1,12 @@
+"""The `Ledger` on DynamoDB, put together from its parts."""
+
+from __future__ import annotations
+
+from shared.aws.ledger_moves import Moves
+from shared.aws.ledger_rows import Rows
+from shared.aws.ledger_runs import Runs
+from shared.aws.ledger_stats import Stats
+
+
+class DynamoLedger(Rows, Moves, Runs, Stats):
+    """One table, one object: `shared.ports.Ledger`."""

@@ -1,0 +1,164 @@
+"""Runs, the class lock and control (rule 5): who may tick, and what a tick leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from shared.aws import keys
+from shared.aws.items import encode, load, present
+from shared.aws.keys import Attribute
+from shared.aws.ledger_rows import ABSENT
+from shared.aws.table import Table, Unmet, Written, update_of
+from shared.core.runs import Busy, Control, Ended, Flag, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
+from shared.errors import LedgerUnavailable
+
+LOCK_FREE: Final = (
+    "attribute_not_exists(#lock_owner) OR #lock_owner = :was_nobody OR #lock_until_ms <= :was_now"
+    " OR (#lock_owner = :new_lock_owner AND #lock_run_id = :new_lock_run_id)"
+)
+"""take ── tick ── close: nobody's again. take ── crash ── until_ms: anybody's. take ── (answer lost) ── take: ours."""
+
+LOCK_MINE: Final = "#lock_owner = :was_lock_owner AND #lock_run_id = :was_lock_run_id"
+"""take ── (until_ms passed, another took it) ── close ✗"""
+
+RUN_AS_READ: Final = "#state = :was_state AND #owner = :was_owner"
+"""read ── (planned, closed or taken by another) ── take ✗"""
+
+OPEN_AND_MINE: Final = "#state = :was_state AND #owner = :was_owner"
+"""take ── (lock expired, another took the run) ── plan ✗"""
+
+NEVER_OWNED: Final = "#state = :was_state AND #owner = :was_nobody"
+"""admit ── (a tick took it) ── skip ✗"""
+
+UNCLOSED_AND_MINE: Final = "#owner = :was_owner AND (#state = :was_open OR #state = :was_planned)"
+"""take ── (another took the run and closed it) ── close ✗"""
+
+RUN_KEPT_S: Final = 35 * 24 * 3600
+"""Long after any trigger could repeat the minute; then TTL may remove the row (it is never a timer, TRAPS 24)."""
+
+_TRIES: Final = 4
+_NOBODY: Final[Attribute] = {"S": ""}
+
+
+class Runs:
+    """The part of the `Ledger` that knows runs and control."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def admit_run(self, key: RunKey, *, source: str, now_ms: int) -> bool:
+        """A transaction of one, for its token: an SDK retry after a lost answer must not look like a duplicate."""
+        run = Run(key=key, state=RunState.OPEN, source=source)
+        expires = {"expires_s": encode(now_ms // 1000 + RUN_KEPT_S)}
+        item = keys.run(key) | encode(run)["M"] | expires
+        return self._table.transact(("Put", {"Item": item, "ConditionExpression": ABSENT})) is None
+
+    def take_run(self, key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> TakeResult:
+        """A run that does not exist counts as ended: it was never admitted, or long ago."""
+        for _ in range(_TRIES):
+            run = self.read_run(key)
+            if run is None or run.state not in (RunState.OPEN, RunState.PLANNED):
+                return Ended()
+            refused = self._table.transact(
+                ("Update", _lock(key, owner=owner, now_ms=now_ms, until_ms=until_ms)), ("Update", _own(run, owner))
+            )
+            if refused is None:
+                return Taken(planned=run.state is RunState.PLANNED)
+            if isinstance(refused[0], Unmet):
+                return Busy(run_id=str(refused[0].old["lock_run_id"]["S"]))
+            # Only the run changed between the read and the transaction: look again.
+        raise LedgerUnavailable("conflict")
+
+    def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
+        run, control = _planned(key, owner, plan)
+        refused = self._table.transact(("Update", control), ("Update", run))
+        if refused is None:
+            return True
+        now, memory = self.read_run(key), self.read_control(key.job_class)
+        # A plan is ours if the run is ours and it says what we would have written: the answer was lost.
+        return (
+            now is not None
+            and (now.state, now.owner, now.budget) == (RunState.PLANNED, owner, plan.budget)
+            and (memory.lock_owner, memory.lock_run_id) == (owner, key.run_id)
+            and (memory.carry, memory.planned_at_ms) == (plan.carry, plan.planned_at_ms)
+        )
+
+    def skip_run(self, key: RunKey, *, reason: str) -> bool:
+        """Skipped already counts as done: two callers that skip the same run want the same."""
+        values = present({"state": RunState.SKIPPED, "reason": reason})
+        was = {"state": encode(RunState.OPEN), "nobody": _NOBODY}
+        answer = self._table.update(update_of(keys.run(key), values=values, condition=NEVER_OWNED, was=was))
+        return isinstance(answer, Written) or answer.old.get("state") == encode(RunState.SKIPPED)
+
+    def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
+        refused = self._table.transact(("Update", _release(key, owner, close)), ("Update", _close(key, owner)))
+        if refused is None:
+            return True
+        run = self.read_run(key)
+        # Only its owner closes a run: closed and ours means that our own earlier attempt did it.
+        return run is not None and (run.state, run.owner) == (RunState.CLOSED, owner)
+
+    def read_run(self, key: RunKey) -> Run | None:
+        item = self._table.get(keys.run(key))
+        return None if item is None else load(Run, item)
+
+    def read_control(self, job_class: str) -> Control:
+        return load(Control, self._table.get(keys.control(job_class)) or {}, job_class=job_class)
+
+    def set_pause(self, job_class: str, flag: Flag | None) -> None:
+        self._set_flag(job_class, "pause", flag)
+
+    def set_halt(self, job_class: str, flag: Flag | None) -> None:
+        self._set_flag(job_class, "halt", flag)
+
+    def _set_flag(self, job_class: str, name: str, flag: Flag | None) -> None:
+        self._table.update(update_of(keys.control(job_class), values=present({name: flag}), add={"version": 1}))
+
+
+def _lock(key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> dict[str, Any]:
+    return update_of(
+        keys.control(key.job_class),
+        values=present({"lock_owner": owner, "lock_run_id": key.run_id, "lock_until_ms": until_ms}),
+        add={"version": 1},
+        condition=LOCK_FREE,
+        was={"nobody": _NOBODY, "now": encode(now_ms)},
+    )
+
+
+def _own(run: Run, owner: str) -> dict[str, Any]:
+    was = {"state": encode(run.state), "owner": encode(run.owner)}
+    return update_of(keys.run(run.key), values=present({"owner": owner}), condition=RUN_AS_READ, was=was)
+
+
+def _planned(key: RunKey, owner: str, plan: TickMemory) -> tuple[dict[str, Any], dict[str, Any]]:
+    run = update_of(
+        keys.run(key),
+        values=present({"state": RunState.PLANNED, "budget": plan.budget}),
+        condition=OPEN_AND_MINE,
+        was={"state": encode(RunState.OPEN), "owner": encode(owner)},
+    )
+    return run, _control_of_owner(key, owner, {"carry": plan.carry, "planned_at_ms": plan.planned_at_ms})
+
+
+def _release(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
+    memory = {name: getattr(close, name) for name in TickClose.__slots__}
+    return _control_of_owner(key, owner, {**memory, "lock_owner": "", "lock_run_id": "", "lock_until_ms": 0})
+
+
+def _control_of_owner(key: RunKey, owner: str, values: dict[str, object]) -> dict[str, Any]:
+    return update_of(
+        keys.control(key.job_class),
+        values=present(values),
+        add={"version": 1},
+        condition=LOCK_MINE,
+        was={"lock_owner": encode(owner), "lock_run_id": encode(key.run_id)},
+    )
+
+
+def _close(key: RunKey, owner: str) -> dict[str, Any]:
+    return update_of(
+        keys.run(key),
+        values=present({"state": RunState.CLOSED}),
+        condition=UNCLOSED_AND_MINE,
+        was={"owner": encode(owner), "open": encode(RunState.OPEN), "planned": encode(RunState.PLANNED)},
+    )

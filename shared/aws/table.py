@@ -1,0 +1,160 @@
+"""The one table as four verbs: get, update, put, transact. Conditions that fail are answers here, not exceptions.
+
+A conflict with another's transaction wrote nothing and passes in milliseconds, so it is tried again here, briefly.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from botocore.exceptions import ClientError
+
+from shared.aws.clients import Clients, answered, cancellation_codes, code_of, is_conflict
+from shared.aws.keys import Attribute, Item
+from shared.errors import LedgerUnavailable
+
+PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
+"""Between attempts at something that passes by itself; with jitter, or two that collided would collide again."""
+
+CONDITION_FAILED: Final = "ConditionalCheckFailed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The condition held. `item` is what the request asked to see of the row."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """The condition did not hold for the row as it is in `old`; empty if there is none."""
+
+    old: Item
+
+
+Answer: TypeAlias = Written | Unmet
+
+
+def update_of(
+    key: Item,
+    *,
+    values: Mapping[str, Attribute | None],
+    add: Mapping[str, int] | None = None,
+    condition: str = "",
+    was: Mapping[str, Attribute] | None = None,
+) -> dict[str, Any]:
+    """An update: `values` are set (removed where None), `add` added.
+
+    `condition` may speak of every attribute as #name, of the values in `was` as :was_name, and of the new ones as
+    :new_name. All names are placeholders, because `state`, `copy` and others are reserved words.
+    """
+    puts = {name: value for name, value in values.items() if value is not None}
+    gone = [f"#{name}" for name, value in values.items() if value is None]
+    added = add or {}
+    clauses = {
+        "SET": [f"#{name} = :new_{name}" for name in puts],
+        "REMOVE": gone,
+        "ADD": [f"#{name} :add_{name}" for name in added],
+    }
+    expression = " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items() if parts)
+    return {
+        "Key": key,
+        "UpdateExpression": expression,
+        "ExpressionAttributeNames": {f"#{name}": name for name in re.findall(r"#(\w+)", f"{expression} {condition}")},
+        "ExpressionAttributeValues": {f":new_{name}": value for name, value in puts.items()}
+        | {f":add_{name}": {"N": str(amount)} for name, amount in added.items()}
+        | {f":was_{name}": value for name, value in (was or {}).items()},
+        **({"ConditionExpression": condition} if condition else {}),
+    }
+
+
+class Table:
+    """The table's name, its clients, and the retry of what passes by itself."""
+
+    def __init__(self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._clients = clients
+        self._sleep = sleep
+        self.name = name
+
+    def get(self, key: Item) -> Item | None:
+        """A consistent read."""
+        answer = self.call("get_item", TableName=self.name, Key=key, ConsistentRead=True)
+        found: Item | None = answer.get("Item")
+        return found
+
+    def update(self, request: Mapping[str, Any], *, returns: str = "NONE", once: bool = False) -> Answer:
+        return self._conditional("update_item", request, returns=returns, once=once)
+
+    def put(self, item: Item, *, condition: str) -> Answer:
+        return self._conditional("put_item", {"Item": item, "ConditionExpression": condition})
+
+    def transact(self, *actions: tuple[str, Mapping[str, Any]]) -> list[Answer] | None:
+        """All actions or none: None when they were done, else one answer per action, in their order.
+
+        The token makes the SDK's own retries one transaction; a further call of ours is another one, because the
+        same words may be meant twice (a cursor that goes in a circle).
+        """
+        named = {"TableName": self.name, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        items = [{verb: {**request, **named}} for verb, request in actions]
+        try:
+            self.call("transact_write_items", TransactItems=items, ClientRequestToken=str(uuid.uuid4()))
+        except ClientError as error:
+            if code_of(error) != "TransactionCanceledException":
+                raise
+            return _judged(error)
+        return None
+
+    def call(self, operation: str, *, once: bool = False, **request: Any) -> Any:
+        """One request. Conflicts are tried again, unless it must be made at most `once`."""
+        client = self._clients.dynamodb_once if once else self._clients.dynamodb
+        for pause_s in (*(() if once else PAUSES_S), None):
+            try:
+                with answered(LedgerUnavailable):
+                    return getattr(client, operation)(**request)
+            except ClientError as error:
+                if not is_conflict(error):
+                    raise
+                if pause_s is None:
+                    raise LedgerUnavailable("conflict") from error
+                self.pause(pause_s)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def pause(self, seconds: float) -> None:
+        self._sleep(seconds * random.uniform(0.5, 1.0))
+
+    def _conditional(
+        self, operation: str, request: Mapping[str, Any], *, returns: str = "NONE", once: bool = False
+    ) -> Answer:
+        try:
+            answer = self.call(
+                operation,
+                once=once,
+                TableName=self.name,
+                ReturnValues=returns,
+                **request,
+                **({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if "ConditionExpression" in request else {}),
+            )
+        except ClientError as error:
+            if code_of(error) != "ConditionalCheckFailedException":
+                raise
+            return Unmet(old=error.response.get("Item") or {})
+        return Written(item=answer.get("Attributes", {}))
+
+
+def _judged(error: ClientError) -> list[Answer]:
+    """Each item's part in a cancelled transaction. What is not a failed condition is a bug of ours, and raised."""
+    codes = cancellation_codes(error)
+    if CONDITION_FAILED not in codes or "ValidationError" in codes:
+        raise error
+    reasons = error.response["CancellationReasons"]
+    return [
+        Unmet(old=reason.get("Item") or {}) if code == CONDITION_FAILED else Written(item={})
+        for code, reason in zip(codes, reasons, strict=True)
+    ]

@@ -1,0 +1,112 @@
+"""The `Upstream` as one POST of JSON. It does not retry: a retry would spend a permit that nobody reserved (I7)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import urllib3
+
+from shared.core.retry import parse_retry_after
+from shared.core.settings import Consequence, UpstreamSettings
+from shared.errors import QuotaExhausted, Refused, UpstreamFailed, UpstreamHeld, UpstreamRejected
+from shared.ports import Clock
+
+_CONNECT_S: Final = 2.0
+_POOL: Final = 32
+_PIECE: Final = 65_536
+_MOST_BYTES: Final = 6 * 1024 * 1024
+_LONGEST_KEY: Final = 255
+
+
+class HttpUpstream:
+    """Timeouts are explicit; a body that arrives drop by drop does not outlast them either (TRAPS 27)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pool = urllib3.PoolManager(maxsize=_POOL, retries=False)
+
+    def call(
+        self, upstream: UpstreamSettings, body: Mapping[str, Any], *, idempotency_key: str, timeout_s: float
+    ) -> Mapping[str, Any]:
+        if timeout_s <= 0:
+            raise UpstreamFailed("no time left")
+        request = json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Idempotency-Key": header_key(idempotency_key),
+        }
+        status, retry_after, answer = self._post(upstream.endpoint, request, headers, timeout_s)
+        wait_s = parse_retry_after(retry_after, now_ms=self._clock.now_ms())
+        _raise_for(upstream, status, wait_s)
+        return _parsed(answer)
+
+    def _post(
+        self, url: str, request: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, str | None, bytes]:
+        until_s = time.monotonic() + timeout_s
+        timeout = urllib3.Timeout(connect=min(_CONNECT_S, timeout_s), read=timeout_s)
+        try:
+            response = self._pool.request(
+                "POST", url, body=request, headers=headers, timeout=timeout, redirect=False, preload_content=False
+            )
+            try:
+                answer = _read(response, until_s)
+            except BaseException:
+                response.close()  # half-read: the connection must not serve another call
+                raise
+            response.release_conn()
+            return response.status, response.headers.get("Retry-After"), answer
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UpstreamFailed(type(error).__name__) from error
+
+
+def _read(response: urllib3.BaseHTTPResponse, until_s: float) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := response.read1(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MOST_BYTES:
+            raise UpstreamFailed("answer too large")
+        if time.monotonic() > until_s:
+            raise UpstreamFailed("timeout")
+    return b"".join(pieces)
+
+
+def _raise_for(upstream: UpstreamSettings, status: int, wait_s: float | None) -> None:
+    if 200 <= status < 300:
+        return
+    match upstream.errors.get(status):
+        case Consequence.REFUSE:
+            raise Refused(wait_s)
+        case Consequence.HOLD:
+            raise UpstreamHeld(wait_s)
+        case Consequence.EXHAUSTED:
+            raise QuotaExhausted(str(status))
+        case Consequence.REJECT:
+            raise UpstreamRejected(str(status))
+    if 400 <= status < 500:
+        raise UpstreamRejected(str(status))
+    raise UpstreamFailed(str(status))
+
+
+def _parsed(answer: bytes) -> Mapping[str, Any]:
+    try:
+        parsed = json.loads(answer)
+    except (ValueError, RecursionError):
+        raise UpstreamFailed("answer is not JSON") from None
+    if not isinstance(parsed, dict):
+        raise UpstreamFailed("answer is not an object")
+    return parsed
+
+
+def header_key(key: str) -> str:
+    """The key itself where a header can carry it, else its hash: job ids and cursors may be any text."""
+    if len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable() and key == key.strip():
+        return key
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,265 @@
+"""`sluice.toml` and the environment -> frozen, validated values. Every fault is named in one go.
+
+Standard library only: every Lambda imports this at cold start. The environment is read here and nowhere else, and
+only when someone calls `read_environment`; boto3's own variables (region, endpoints, credentials) are boto3's business.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from shared.config_rules import (
+    CLASS,
+    CONSEQUENCE,
+    GENERAL,
+    NAME,
+    RETRY,
+    STATUS,
+    UPSTREAM,
+    URL,
+    Section,
+    Values,
+    did_you_mean,
+    dotted,
+    fault,
+    kind_of,
+    shares_sum,
+    shown,
+)
+from shared.core.model import Lane
+from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings
+from shared.errors import ConfigError
+
+PROJECT_CONFIG: Final = Path(__file__).resolve().parent.parent / "sluice.toml"
+"""Beside `shared/`, in the repository and in a deployed bundle alike."""
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings in the file at `path` (the project's own by default), or ConfigError with every fault in it."""
+    source = path or PROJECT_CONFIG
+    try:
+        text = source.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError([fault(source.name, "bytes that are not UTF-8", "a TOML file")]) from error
+    except OSError as error:
+        raise ConfigError([fault(source.name, error.strerror or "no answer", "a readable TOML file")]) from error
+    return parse_settings(text)
+
+
+def parse_settings(text: str) -> Settings:
+    """The settings that `text` says, or ConfigError with every fault in it. No other exception leaves this function."""
+    draft = _Draft(faults=[], general={}, upstreams={}, classes={})
+    _read_document(_toml(text), draft)
+    _judge_upstreams(draft)
+    _judge_timeouts(draft)
+    if draft.faults:
+        raise ConfigError(draft.faults)
+    return Settings(
+        **draft.general,
+        upstreams={name: UpstreamSettings(name=name, **values) for name, values in draft.upstreams.items()},
+        classes={name: ClassSettings(name=name, **values) for name, values in draft.classes.items()},
+    )
+
+
+# -- the text
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax_fault(str(error))]) from error
+    except ValueError as error:  # Python's own limit on digits, which tomllib lets through
+        raise ConfigError(["sluice.toml: not TOML: a number has too many digits"]) from error
+    except RecursionError as error:
+        raise ConfigError(["sluice.toml: not TOML: it is nested too deeply"]) from error
+
+
+def _syntax_fault(message: str) -> str:
+    found = re.fullmatch(r"(.*) \(at (.*)\)", message, re.DOTALL)
+    reason, place = found.groups() if found else (message, "unknown place")
+    return f"sluice.toml, {place}: not TOML: {reason[:160]}"
+
+
+# -- its tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """What has been read so far: the values that are right, and the faults of all others."""
+
+    faults: list[str]
+    general: dict[str, Any]
+    upstreams: dict[str, dict[str, Any]]
+    classes: dict[str, dict[str, Any]]
+
+
+def _read_document(document: Values, draft: _Draft) -> None:
+    draft.faults.extend(_unknown((), document, ("sluice", "upstreams", "classes")))
+    general = _table(("sluice",), document.get("sluice", {}), draft.faults)
+    draft.general.update(_read(("sluice",), general, GENERAL, draft.faults))
+    for name, table in _named("upstreams", document, draft.faults):
+        at = ("upstreams", name)
+        draft.upstreams[name] = _read(at, table, UPSTREAM, draft.faults)
+        if "errors" in table:
+            draft.upstreams[name]["errors"] = _read_errors((*at, "errors"), table["errors"], draft.faults)
+    for name, table in _named("classes", document, draft.faults):
+        at = ("classes", name)
+        draft.classes[name] = _read(at, table, CLASS, draft.faults)
+        inner = _table((*at, "retry"), table.get("retry", {}), draft.faults)
+        retry = _read((*at, "retry"), inner, RETRY, draft.faults)
+        draft.classes[name]["retry"] = RetrySettings(**retry)
+    if document.get("classes", {}) == {}:
+        draft.faults.append(fault("classes", "nothing", "at least one [classes.<name>] table"))
+
+
+def _table(at: tuple[str, ...], value: object, faults: list[str]) -> Values:
+    if isinstance(value, dict):
+        return value
+    faults.append(fault(dotted(*at), kind_of(value), "a table"))
+    return {}
+
+
+def _named(key: str, document: Values, faults: list[str]) -> Iterator[tuple[str, Values]]:
+    """The tables under `key` with their names. A badly named one is read all the same: its other faults count too."""
+    for name, table in _table((key,), document.get(key, {}), faults).items():
+        bad_name = NAME.fault(dotted(key, name), name)
+        if bad_name:
+            faults.append(bad_name)
+        if isinstance(table, dict):
+            yield name, table
+        else:
+            faults.append(fault(dotted(key, name), kind_of(table), "a table"))
+
+
+def _read(at: tuple[str, ...], table: Values, section: Section, faults: list[str]) -> dict[str, Any]:
+    """The section's values, defaults included, without those that have a fault; adds the faults."""
+    faults.extend(_unknown(at, table, (*section.rules, *section.inner)))
+    values: dict[str, Any] = {}
+    for key, rule in section.rules.items():
+        if key not in table and key in section.defaults:
+            values[key] = section.defaults[key]
+        elif key not in table:
+            faults.append(fault(dotted(*at, key), "nothing", rule.expected))
+        elif bad := rule.fault(dotted(*at, key), table[key]):
+            faults.append(bad)
+        else:
+            values[key] = rule.convert(table[key])
+    broken = (law for law in section.laws if values.keys() >= set(law.reads) and not law.holds(values))
+    faults.extend(fault(dotted(*at, law.blames), shown(values[law.blames]), law.expected) for law in broken)
+    return values
+
+
+def _read_errors(at: tuple[str, ...], value: object, faults: list[str]) -> dict[int, Any]:
+    """The upstream's own answers on top of the defaults: naming a 402 must not make a 429 the job's failure."""
+    errors: dict[int, Any] = dict(UpstreamSettings(name="", endpoint="", limit_per_s=1).errors)
+    for status, consequence in _table(at, value, faults).items():
+        found = [STATUS.fault(dotted(*at, status), status), CONSEQUENCE.fault(dotted(*at, status), consequence)]
+        faults.extend(each for each in found if each)
+        if not any(found):
+            errors[int(status)] = CONSEQUENCE.convert(consequence)
+    return errors
+
+
+def _unknown(at: tuple[str, ...], table: Values, known: tuple[str, ...]) -> Iterator[str]:
+    for key in table:
+        if key not in known:
+            yield f"{dotted(*at, key)}: unknown key{did_you_mean(key, known)}"
+
+
+# -- what tables must be to one another
+
+
+def _judge_upstreams(draft: _Draft) -> None:
+    """Every class names an upstream that exists, and the classes of one upstream do not promise more than all of it."""
+    shares: dict[str, dict[str, float]] = {}
+    for name, values in draft.classes.items():
+        upstream = values.get("upstream")
+        if upstream is None:
+            continue
+        if upstream not in draft.upstreams:
+            expected = f"the name of an [upstreams.<name>] table{did_you_mean(upstream, draft.upstreams)}"
+            draft.faults.append(fault(dotted("classes", name, "upstream"), shown(upstream), expected))
+        elif "upstream_share" in values:
+            shares.setdefault(upstream, {})[dotted("classes", name, "upstream_share")] = values["upstream_share"]
+    for upstream, by_key in shares.items():
+        total = shares_sum(by_key.values())
+        if total > 1:
+            expected = f"shares of {dotted('upstreams', upstream)} that sum to at most 1"
+            draft.faults.append(fault(" + ".join(by_key), f"{total:g}", expected))
+
+
+def _judge_timeouts(draft: _Draft) -> None:
+    """A tick ends before the next one begins; a call ends before Lambda kills its worker, which would be a crash."""
+    pacer_s = draft.general.get("pacer_timeout_s")
+    ticks_s = [values["tick_interval_s"] for values in draft.classes.values() if "tick_interval_s" in values]
+    if pacer_s is not None and ticks_s and pacer_s >= min(ticks_s):
+        expected = f"less than the smallest tick_interval_s, which is {min(ticks_s)}"
+        draft.faults.append(fault("sluice.pacer_timeout_s", shown(pacer_s), expected))
+    for name, values in draft.classes.items():
+        upstream = values.get("upstream") or ""
+        call_s = draft.upstreams.get(upstream, {}).get("timeout_s")
+        function_s = values.get("function_timeout_s")
+        if call_s is not None and function_s is not None and call_s >= function_s:
+            expected = f"less than {dotted('classes', name, 'function_timeout_s')}, which is {function_s}"
+            draft.faults.append(fault(dotted("upstreams", upstream, "timeout_s"), shown(call_s), expected))
+
+
+# -- the environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a deployment tells its functions: names and addresses, never a secret."""
+
+    table: str
+    bucket: str
+    queues: Mapping[str, Mapping[Lane, str]]
+    config_path: Path
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """The SLUICE_ variables, or ConfigError with every fault in them."""
+    faults = [
+        fault(key, "nothing", expected)
+        for key, expected in (("SLUICE_TABLE", "the ledger table's name"), ("SLUICE_BUCKET", "the bucket's name"))
+        if not environ.get(key, "").strip()
+    ]
+    queues = _read_queues(environ.get("SLUICE_QUEUES", ""), faults)
+    if faults:
+        raise ConfigError(faults)
+    return Environment(
+        table=environ["SLUICE_TABLE"].strip(),
+        bucket=environ["SLUICE_BUCKET"].strip(),
+        queues=queues,
+        config_path=Path(environ.get("SLUICE_CONFIG") or PROJECT_CONFIG),
+    )
+
+
+def _read_queues(text: str, faults: list[str]) -> dict[str, dict[Lane, str]]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        got = "text that is not JSON" if text else "nothing"
+        faults.append(fault("SLUICE_QUEUES", got, "JSON like {class: {lane: url}}"))
+        return {}
+    queues: dict[str, dict[Lane, str]] = {}
+    for name, lanes in _table(("SLUICE_QUEUES",), document, faults).items():
+        queues[name] = _read_lanes(("SLUICE_QUEUES", name), lanes, faults)
+    return queues
+
+
+def _read_lanes(at: tuple[str, ...], value: object, faults: list[str]) -> dict[Lane, str]:
+    if not isinstance(value, dict):
+        faults.append(fault(dotted(*at), kind_of(value), "a table"))
+        return {}
+    faults.extend(_unknown(at, value, tuple(Lane)))
+    found = [URL.fault(dotted(*at, lane), value.get(lane)) for lane in Lane]
+    faults.extend(each for each in [NAME.fault(dotted(*at), at[-1]), *found] if each)
+    return {lane: str(value.get(lane)) for lane in Lane}

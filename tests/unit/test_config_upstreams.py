@@ -1,0 +1,61 @@
+"""`sluice.toml`: upstreams, and what the classes that share one may ask of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.config import parse_settings
+from tests.unit.test_config import UPSTREAM_TABLE, a_class, faults
+
+BAD_UPSTREAMS = [
+    ('endpoint = "ftp://inference.example"', "endpoint: got a string, expected an http:// or https:// URL"),
+    ('endpoint = "inference.example"', "endpoint: got a string, expected an http:// or https:// URL"),
+    ('endpoint = "https://"', "endpoint: got a string, expected an http:// or https:// URL"),
+    ('endpoint = "https://[bad"', "endpoint: got a string, expected an http:// or https:// URL"),
+    ('endpoint = "https://a:b"', "endpoint: got a string, expected an http:// or https:// URL"),  # no port
+    ('endpoint = "https://a b"', "endpoint: got a string, expected an http:// or https:// URL"),
+    (
+        "limit_per_s = 0",
+        "limit_per_s: got 0, expected a number above 0, at most 100000",
+    ),  # no rate ever recovers from 0
+    ("limit_per_s = nan", "limit_per_s: got nan, expected a number above 0, at most 100000"),
+    ("burst_calls = 0", "burst_calls: got 0, expected a whole number from 1 to 100000"),
+    ('refusal_threshold = "2%"', "refusal_threshold: got a string, expected a number from 0 to 1"),
+    ("timeout_s = 120", "timeout_s: got 120.0, expected less than classes.replay_summary.function_timeout_s"),
+    ("errors = 429", "errors: got a whole number, expected a table"),
+    ('errors = {200 = "hold"}', 'errors.200: got "200", expected an HTTP status from 400 to 599'),
+    ('errors = {600 = "hold"}', 'errors.600: got "600", expected an HTTP status from 400 to 599'),
+    ('errors = {"٤٢٩" = "hold"}', 'errors."\\u0664\\u0662\\u0669": got'),  # digits to int(), not to HTTP
+    ('errors = {429 = "retry"}', 'errors.429: got "retry", expected one of refuse, hold, exhausted, reject'),
+    ("errors = {429 = 1}", "errors.429: got a whole number, expected one of refuse, hold, exhausted, reject"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), BAD_UPSTREAMS)
+def test_a_fault_of_an_upstream_is_named_like_any_other(line: str, expected: str) -> None:
+    kept = [each for each in UPSTREAM_TABLE.splitlines() if each.partition(" ")[0] != line.partition(" ")[0]]
+    (fault,) = faults("\n".join([*kept, line, a_class('upstream = "inference"')]))
+
+    assert fault.startswith(f"upstreams.inference.{expected}")
+
+
+def test_shares_of_one_upstream_above_one_are_refused_with_the_keys_that_make_them_up() -> None:
+    both = a_class('upstream = "inference"', "upstream_share = 0.7", name="a")
+    both += a_class('upstream = "inference"', "upstream_share = 0.5", name="b")
+
+    assert faults(UPSTREAM_TABLE + both) == [
+        "classes.a.upstream_share + classes.b.upstream_share: got 1.2, "
+        "expected shares of upstreams.inference that sum to at most 1"
+    ]
+
+
+def test_shares_that_sum_to_one_are_accepted_whatever_their_fractions() -> None:
+    classes = [a_class('upstream = "inference"', "upstream_share = 0.1", name=f"class_{n}") for n in range(10)]
+
+    assert len(parse_settings(UPSTREAM_TABLE + "".join(classes)).classes) == 10
+
+
+def test_an_address_is_not_repeated_however_short_it_is() -> None:
+    text = UPSTREAM_TABLE.replace("https://inference", "ftp://me:CANARY@inference") + a_class()
+
+    assert "CANARY" not in "".join(faults(text))
