@@ -112,6 +112,13 @@ class Ledger(Protocol):
         """Close the run, add the tick to control, release the lock: one transaction, if `owner` still owns both."""
         ...
 
+    def drop_lock(self, key: RunKey, *, owner: str) -> None:
+        """Let go of the class lock without closing the run, if `owner` holds it for this run: the run stays resumable.
+
+        For a tick that ends in an orderly way before its first claim. Later nothing but the lock's own end frees it.
+        """
+        ...
+
     def read_run(self, key: RunKey) -> Run | None: ...
 
     def read_control(self, job_class: str) -> Control: ...

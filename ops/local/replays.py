@@ -109,3 +109,13 @@ def _san(chance: random.Random) -> str:
 
 def _clock(left_s: float) -> str:
     return f"{int(left_s) // 3600}:{int(left_s) // 60 % 60:02d}:{int(left_s) % 60:02d}"
+
+
+def segment_count(body: bytes, limit: int) -> int:
+    """How many pieces of whole lines, at most `limit` bytes each, a blob makes, by another way than the kind's."""
+    count, room = 0, 0
+    for line in body.splitlines(keepends=True):
+        if len(line) > room:
+            count, room = count + 1, limit
+        room -= len(line)
+    return count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,7 +80,7 @@ def config_text(endpoint: str) -> str:
     return CONFIG.replace("@ENDPOINT@", endpoint)
 
 
-def new_jobs(replays: list[Replay], *, first_due_ms: int, last_due_ms: int, seed: int) -> list[NewJob]:
+def new_jobs(replays: Sequence[Replay], *, first_due_ms: int, last_due_ms: int, seed: int) -> list[NewJob]:
     """The replays' jobs, due between the two times in the replays' order, at moments that look like arrivals."""
     chance = random.Random(seed)
     due_ms = sorted(chance.randint(first_due_ms, last_due_ms) for _ in replays)

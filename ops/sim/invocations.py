@@ -6,9 +6,12 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Action: TypeAlias = Callable[[], None]
+
+_OWN_TIME: Final = {"clock.sleep": 0, "kind.work": 0, "upstream.call": 0, "metrics.emit": 0}
+"""Points that bring their duration with them, or take none."""
 
 
 class Crash(BaseException):
@@ -61,7 +64,7 @@ class Latency:
     by_point: Mapping[str, int | tuple[int, int]] = field(default_factory=dict)
 
     def draw(self, point: str, rng: random.Random) -> int:
-        span = self.by_point.get(point, self.default_ms)
+        span = self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
         return span if isinstance(span, int) else rng.randint(*span)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from ops.sim.memory_index import MemoryIndex, Staleness
 from ops.sim.memory_runs import MemoryRuns
@@ -26,13 +25,11 @@ from shared.core.model import (
     RowFence,
     State,
     Won,
+    same_work,
 )
 from shared.core.runs import Control, Flag, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.stats import StatsWindow
 from shared.ports import IndexPage
-
-_CONTENTS: Final = ("job_class", "match_id", "payload", "priority")
-"""What a producer said of a job. The due time is left out: "now" differs between two submissions of one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +134,10 @@ class MemoryLedger:
         self.writes["close_run"] += 1
         return self._runs.close(key, owner=owner, close=close)
 
+    def drop_lock(self, key: RunKey, *, owner: str) -> None:
+        self.writes["drop_lock"] += 1
+        self._runs.drop(key, owner=owner)
+
     def read_run(self, key: RunKey) -> Run | None:
         self.reads["read_run"] += 1
         return self._runs.runs.get(key)
@@ -180,8 +181,9 @@ class MemoryLedger:
         if row is None:
             self._put(job, _key_of(place_of(job)))
             return Created.CREATED
-        same = all(getattr(row.job, name) == getattr(job, name) for name in _CONTENTS)
-        return Created.EXISTING if same else Created.DIFFERENT
+        if job.nonce and (row.job.nonce, row.job.created_ms) == (job.nonce, job.created_ms):
+            return Created.CREATED  # by an earlier attempt of ours whose answer was lost
+        return Created.EXISTING if same_work(row.job, job) else Created.DIFFERENT
 
     def _apply(self, move: Move, row: Row) -> Job:
         nonce = row.job.nonce if move.nonce is None else move.nonce

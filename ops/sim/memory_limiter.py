@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from shared.core.permits import Full, gcra_reserve, interval_us
 from shared.core.settings import UpstreamSettings
 from shared.ports import Granted, NoRoom, Reservation
 
-_MS: int = 1000
+_MS: Final = 1000
 
 
 class MemoryLimiter:
@@ -15,15 +17,12 @@ class MemoryLimiter:
     def __init__(self) -> None:
         self.reserved: dict[str, int] = {}
         self._tats_us: dict[str, int] = {}
-        self._holds_ms: dict[str, int] = {}
 
     def reserve(self, upstream: UpstreamSettings, *, calls: int, now_ms: int, latest_ms: int) -> Reservation:
-        # A hold is a later "now": nothing starts before its end, and what is reserved behind it is spaced from there.
-        begin_ms = max(now_ms, self._holds_ms.get(upstream.name, now_ms))
         spacing_us = interval_us(upstream.limit_per_s)
         answer = gcra_reserve(
             self._tats_us.get(upstream.name),
-            now_us=begin_ms * _MS,
+            now_us=now_ms * _MS,
             latest_us=latest_ms * _MS,
             interval_us=spacing_us,
             calls=calls,
@@ -36,4 +35,7 @@ class MemoryLimiter:
         return Granted(start_ms=answer.start_us / _MS, spacing_ms=spacing_us / _MS)
 
     def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
-        self._holds_ms[upstream.name] = max(until_ms, self._holds_ms.get(upstream.name, until_ms))
+        """The arrival time moves behind the hold, burst and all: later reservations start at its end, evenly spaced."""
+        tolerance_us = (upstream.burst_calls - 1) * interval_us(upstream.limit_per_s)
+        held_us = until_ms * _MS + tolerance_us
+        self._tats_us[upstream.name] = max(held_us, self._tats_us.get(upstream.name, held_us))

@@ -29,7 +29,8 @@ class MemoryRuns:
         return self._controls.get(job_class) or Control(job_class=job_class)
 
     def put(self, control: Control) -> None:
-        self._controls[control.job_class] = control
+        """Every write of control raises its version, as the table's writes do."""
+        self._controls[control.job_class] = replace(control, version=control.version + 1)
 
     def admit(self, key: RunKey, *, source: str) -> bool:
         if key in self.runs:
@@ -79,8 +80,13 @@ class MemoryRuns:
             return False
         self.runs[key] = replace(run, state=RunState.CLOSED)
         released = replace(control, lock_owner="", lock_run_id="", lock_until_ms=0)
-        self.put(replace(released, recent=close.recent, history=close.history))
+        self.put(replace(released, recent=close.recent, history=close.history, p95_chunk_ms=close.p95_chunk_ms))
         return True
+
+    def drop(self, key: RunKey, *, owner: str) -> None:
+        control = self.control(key.job_class)
+        if control.lock_owner == owner and control.lock_run_id == key.run_id:
+            self.put(replace(control, lock_owner="", lock_run_id="", lock_until_ms=0))
 
     def _owns(self, run: Run, control: Control, owner: str) -> bool:
         return run.owner == owner and control.lock_owner == owner and control.lock_run_id == run.key.run_id

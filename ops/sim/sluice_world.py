@@ -35,9 +35,6 @@ from shared.usecases.submit import SubmitReport, submit_jobs
 from shared.usecases.tick import TickRequest, run_tick
 from shared.usecases.work import work
 
-_OWN_TIME: Final = {"clock.sleep": 0, "kind.work": 0, "upstream.call": 0, "metrics.emit": 0}
-"""Calls that bring their duration with them, or take none."""
-
 _SUBMISSIONS: Final = 3
 _DEAD_LETTER_SLOTS: Final = 2
 _DEAD_LETTER_TIMEOUT_MS: Final = 30_000
@@ -65,8 +62,6 @@ class SimSluice:
         kinds: Mapping[str, Kind] | None = None,
         keep_trace: bool = True,
     ) -> None:
-        latency = latency or Latency()
-        latency = Latency(default_ms=latency.default_ms, by_point={**_OWN_TIME, **latency.by_point})
         hooks = [*faults, *([] if crash is None else [crash])]
         self.settings = settings
         self.world = World(seed, latency=latency, faults=hooks, keep_trace=keep_trace)

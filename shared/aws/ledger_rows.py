@@ -14,7 +14,7 @@ from shared.aws.items import item_of_job, job_of_item
 from shared.aws.keys import INDEX, PARTITION, POSITION, Item
 from shared.aws.paging import all_pages, batch_get, one_page
 from shared.aws.table import PAUSES_S, Table, Unmet
-from shared.core.model import Created, IndexKey, Job, Nominee, Output
+from shared.core.model import Created, IndexKey, Job, Nominee, Output, same_work
 from shared.errors import LedgerUnavailable
 from shared.ports import IndexPage
 
@@ -23,9 +23,6 @@ ABSENT: Final = "attribute_not_exists(pk)"
 
 _BATCH: Final = 25
 """The most statements that BatchExecuteStatement takes."""
-
-_CONTENTS: Final = ("job_class", "match_id", "payload", "priority")
-"""What a producer said of a job. The due time is left out: "now" differs between two submissions of one job."""
 
 _DUPLICATE: Final = frozenset({"DuplicateItem", "ConditionalCheckFailed"})
 
@@ -139,8 +136,7 @@ def _recognised(job: Job, rows: dict[str, Job]) -> Created:
         raise LedgerUnavailable("a row vanished")
     if job.nonce and row.nonce == job.nonce and row.created_ms == job.created_ms:
         return Created.CREATED
-    same = all(getattr(row, name) == getattr(job, name) for name in _CONTENTS)
-    return Created.EXISTING if same else Created.DIFFERENT
+    return Created.EXISTING if same_work(row, job) else Created.DIFFERENT
 
 
 # -- the index

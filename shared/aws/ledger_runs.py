@@ -98,6 +98,9 @@ class Runs:
         # Only its owner closes a run: closed and ours means that our own earlier attempt did it.
         return run is not None and (run.state, run.owner) == (RunState.CLOSED, owner)
 
+    def drop_lock(self, key: RunKey, *, owner: str) -> None:
+        self._table.update(_control_of_owner(key, owner, _UNLOCKED))
+
     def read_run(self, key: RunKey) -> Run | None:
         item = self._table.get(keys.run(key))
         return None if item is None else load(Run, item)
@@ -113,6 +116,9 @@ class Runs:
 
     def _set_flag(self, job_class: str, name: str, flag: Flag | None) -> None:
         self._table.update(update_of(keys.control(job_class), values=present({name: flag}), add={"version": 1}))
+
+
+_UNLOCKED: Final = {"lock_owner": "", "lock_run_id": "", "lock_until_ms": 0}
 
 
 def _lock(key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> dict[str, Any]:
@@ -142,7 +148,7 @@ def _planned(key: RunKey, owner: str, plan: TickMemory) -> tuple[dict[str, Any],
 
 def _release(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
     memory = {name: getattr(close, name) for name in TickClose.__slots__}
-    return _control_of_owner(key, owner, {**memory, "lock_owner": "", "lock_run_id": "", "lock_until_ms": 0})
+    return _control_of_owner(key, owner, {**memory, **_UNLOCKED})
 
 
 def _control_of_owner(key: RunKey, owner: str, values: dict[str, object]) -> dict[str, Any]:

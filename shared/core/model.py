@@ -43,7 +43,8 @@ class StartMark:
 class Job:
     """One row of work, as the ledger holds it.
 
-    `cursor` is opaque to everything but the kind, and "" before the first chunk. `payload` is JSON text.
+    `cursor` is opaque to everything but the kind, and "" before the first chunk. `payload` is JSON text; a large one is
+    an object in the store under `payload_key`, and `payload` is "" (`core.payloads`): a kind sees the text in any case.
     `seq` orders a match's jobs in an ordered class and is 0 elsewhere. `eligible_ms` is when a waiting row may be
     claimed; `retried` says that it waited before, which keeps it out of the live lane.
     """
@@ -53,6 +54,7 @@ class Job:
     match_id: str
     payload: str
     due_ms: int
+    payload_key: str = ""
     priority: int = 0
     state: State = State.WAITING
     cursor: str = ""
@@ -242,9 +244,7 @@ class Counts:
 
 def same_work(one: Job, other: Job) -> bool:
     """Whether two submissions under one id ask for the same work. A due time left open differs at every attempt."""
-    return (one.job_class, one.match_id, one.payload, one.priority) == (
-        other.job_class,
-        other.match_id,
-        other.payload,
-        other.priority,
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("job_class", "match_id", "payload", "payload_key", "priority")
     )

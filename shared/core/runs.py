@@ -101,6 +101,7 @@ class TickLine:
     binding: str
     oldest_age_s: int
     eta_s: float | None
+    rate_binding: str = ""
 
     @property
     def pending(self) -> int:
@@ -123,6 +124,7 @@ class Control:
     planned_at_ms: int | None = None
     recent: tuple[Admission, ...] = ()
     history: tuple[TickLine, ...] = ()
+    p95_chunk_ms: int | None = None
 
     @property
     def admits(self) -> bool:
@@ -147,6 +149,7 @@ class TickClose:
 
     recent: tuple[Admission, ...]
     history: tuple[TickLine, ...]
+    p95_chunk_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

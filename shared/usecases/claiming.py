@@ -12,6 +12,7 @@ from shared.core.model import Job, Lane, Nominee, Won
 from shared.core.pacing import TickPlan
 from shared.core.runs import RunKey
 from shared.core.settings import ClassSettings
+from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.counting import eligible_span, waiting_partitions
 from shared.usecases.sending import send_jobs
@@ -22,6 +23,10 @@ _SLAB: Final = 250
 _PAGE: Final = 250
 _MAX_PAGES: Final = 12
 """Pages per partition and lane: how far reading goes on past matches that are at their cap."""
+
+_LOST: Final = "lost"
+_UNKNOWN: Final = "unknown"
+"""Nobody knows whether this claim was made: it counts as admitted (I1), and the sweep sends it if it was."""
 
 
 def claim_and_send(
@@ -97,9 +102,10 @@ class _Claimer:
             slab = self._choose(reader, min(_SLAB, budget - admitted), budget)
             if not slab:
                 break
-            jobs = [job for job in self.ports.parallel.map(self._claim, slab) if job is not None]
+            claims = self.ports.parallel.map(self._claim, slab)
+            jobs = [claim for claim in claims if isinstance(claim, Job)]
             self.taken.update(job.match_id for job in jobs)
-            admitted += len(jobs)
+            admitted += len(jobs) + claims.count(_UNKNOWN)
             confirmed += send_jobs(self.ports, jobs)
         return admitted, confirmed
 
@@ -126,10 +132,10 @@ class _Claimer:
         reader.read = [nominee for nominee in reader.read if nominee.job_id not in gone]
         return chosen
 
-    def _claim(self, nominee: Nominee) -> Job | None:
+    def _claim(self, nominee: Nominee) -> Job | str:
         now_ms = self.ports.clock.now_ms()
         if now_ms >= self.stop_ms:
-            return None
+            return _LOST
         move = lifecycle.claim(
             nominee,
             job_class=self.settings.name,
@@ -140,5 +146,8 @@ class _Claimer:
             hand_until_ms=self.key.minute_ms + self.settings.tick_interval_s * 1000,
         )
         # Rule 1: the claim is committed on the row before its message is sent.
-        result = self.ports.ledger.move(move)
-        return result.job if isinstance(result, Won) else None
+        try:
+            result = self.ports.ledger.move(move)
+        except LedgerUnavailable:
+            return _UNKNOWN
+        return result.job if isinstance(result, Won) else _LOST

@@ -12,8 +12,8 @@ from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadChunk, LedgerUnavailable, NoProgress
 from shared.ports import Chunk, Delivery, Jitter, Kind, Ports
 from shared.usecases.chunk_context import WorkerContext
+from shared.usecases.class_watch import ClassWatch
 from shared.usecases.endings import ending_of, tell_everyone
-from shared.usecases.halt import HaltWatch
 from shared.usecases.lease import Lease, take_lease
 from shared.usecases.sending import send_jobs
 from shared.usecases.tally import Tally
@@ -35,10 +35,9 @@ class Invocation:
     upstream: UpstreamSettings | None
     nonce: str
     end_ms: int
-    p95_chunk_s: float
     jitter: Jitter
     tally: Tally
-    halt: HaltWatch
+    watch: ClassWatch
 
 
 def work_message(run: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
@@ -104,7 +103,7 @@ class _Work:
 
     def _chunks(self, job: Job, *, fresh: bool) -> bool:
         while True:
-            if self._run.halt.halted():
+            if self._run.watch.halted():
                 return self._release(job, "halted")
             if not fresh and self._time_is_up():
                 move = lifecycle.hand_back(job, now_ms=self._now(), nonce=self._run.nonce)
@@ -160,7 +159,7 @@ class _Work:
     def _need_s(self) -> float:
         """What the next chunk may take: the class's p95, never below what this invocation has seen, and the margin."""
         seen_s = self._run.tally.longest_chunk_ms / 1000
-        return max(self._run.p95_chunk_s, seen_s) + self._run.settings.chunk_margin_s
+        return max(self._run.watch.p95_chunk_s(), seen_s) + self._run.settings.chunk_margin_s
 
     def _time_is_up(self) -> bool:
         return self._lease.remaining_s < self._need_s()

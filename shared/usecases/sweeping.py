@@ -8,8 +8,10 @@ from typing import Final
 from shared.core import lifecycle, stats, work_index
 from shared.core.model import Job, Nominee, Won
 from shared.core.settings import ClassSettings
+from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.sending import send_jobs
+from shared.usecases.tally import Tally
 
 _MAX_FACTOR: Final = 8
 """The interval doubles per re-send within an epoch, to at most this many B: a long consumer outage floods no queue."""
@@ -29,13 +31,17 @@ def sweep(ports: Ports, settings: ClassSettings, inflight: Sequence[Nominee], *,
 
     def touch(nominee: Nominee) -> Job | None:
         move = lifecycle.resend(nominee, job_class=settings.name, now_ms=ports.clock.now_ms())
-        result = ports.ledger.move(move)
+        try:
+            result = ports.ledger.move(move)
+        except LedgerUnavailable:
+            return None  # touched or not, a later sweep finds it
         return result.job if isinstance(result, Won) else None
 
     jobs = [job for job in ports.parallel.map(touch, due) if job is not None]
     if jobs:
-        window_ms = stats.window_of(now_ms)
-        ports.ledger.add_stats(settings.name, window_ms=window_ms, shard=0, counters={stats.RESENDS: len(jobs)})
         send_jobs(ports, jobs)
+        tally = Tally(ports, settings.name, shard=0)
+        tally.add(stats.RESENDS, len(jobs))
+        tally.flush()
         ports.log.event("swept", job_class=settings.name, rows=len(jobs))
     return len(jobs)

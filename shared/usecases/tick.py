@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core import stats
-from shared.core.eta import Eta, drain_eta
+from shared.core.eta import drain_eta
 from shared.core.model import Counts, Nominee
 from shared.core.pacing import Snapshot, TickPlan, plan_tick
 from shared.core.runs import (
@@ -28,6 +28,8 @@ from shared.core.runs import (
     TickMemory,
 )
 from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.stats import StatsWindow
+from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.claiming import claim_and_send
 from shared.usecases.counting import count_rows, read_inflight
@@ -42,6 +44,9 @@ LOCK_MARGIN_MS: Final = 10_000
 
 CLAIM_MARGIN_MS: Final = 10_000
 """How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
+
+STATS_WINDOWS: Final = 10
+P95_SAMPLES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,8 @@ class Gathered:
     control: Control
     counts: Counts
     inflight: list[Nominee]
-    moved_rows: int
+    windows: list[StatsWindow]
+    """The last closed minutes, newest first."""
     now_ms: int
 
     @property
@@ -81,7 +87,8 @@ class Gathered:
         """The index, plus what it may not show yet: fresh admissions, and rows on their way between two entries."""
         horizon = self.now_ms - INDEX_LAG_MS
         recent = sum(admission.rows for admission in self.control.recent if admission.at_ms > horizon)
-        return len(self.inflight) + recent + self.moved_rows
+        moved = stats.total(self.windows[:1], *stats.MOVES)
+        return len(self.inflight) + recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
 
 
 def run_tick(
@@ -121,25 +128,50 @@ def _own(
     *,
     planned: bool,
 ) -> TickReport:
-    seen = gather(ports, settings)
-    plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=planned), seen.now_ms)
     stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
-    if not planned and (
-        ports.clock.now_ms() >= stop_ms or not ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
-    ):
-        return TickReport(run_id=key.run_id, outcome="lost", plan=plan)
+    try:
+        seen = gather(ports, settings)
+        plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=planned), seen.now_ms)
+        # Rule 5: planned before the first claim, so that nothing is ever planned twice.
+        ours = planned or (
+            ports.clock.now_ms() < stop_ms and ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
+        )
+    except LedgerUnavailable:
+        ports.ledger.drop_lock(key, owner=request.nonce)
+        raise
+    if not ours:
+        ports.ledger.drop_lock(key, owner=request.nonce)
+        return _leave(ports, key, "lost")
     admitted, confirmed = claim_and_send(
         ports, settings, plan, key=key, nonce=request.nonce, stop_ms=stop_ms, inflight=Counter(_matches(seen))
     )
     swept = sweep(ports, settings, seen.inflight, now_ms=seen.now_ms)
     line = _line(key, seen, plan, admitted=admitted, confirmed=confirmed, swept=swept)
+    return _close(ports, settings, request, key, seen, plan, line)
+
+
+def _close(
+    ports: Ports,
+    settings: ClassSettings,
+    request: TickRequest,
+    key: RunKey,
+    seen: Gathered,
+    plan: TickPlan,
+    line: TickLine,
+) -> TickReport:
     eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused)
-    close = _close_of(seen, line, eta, admitted_at_ms=ports.clock.now_ms())
-    if not ports.ledger.close_run(key, owner=request.nonce, close=close):
-        return TickReport(run_id=key.run_id, outcome="lost", plan=plan, admitted=admitted, confirmed=confirmed)
-    emit_tick(ports, settings, close.history[-1], eta)
+    said = replace(line, eta_s=eta.seconds)
+    close = _close_of(ports, seen, said)
+    closed = ports.ledger.close_run(key, owner=request.nonce, close=close)
+    if closed:
+        emit_tick(ports, settings, said, eta)
     return TickReport(
-        run_id=key.run_id, outcome="closed", plan=plan, admitted=admitted, confirmed=confirmed, swept=swept
+        run_id=key.run_id,
+        outcome="closed" if closed else "lost",
+        plan=plan,
+        admitted=line.admitted,
+        confirmed=line.confirmed,
+        swept=line.swept,
     )
 
 
@@ -153,7 +185,7 @@ def gather(ports: Ports, settings: ClassSettings) -> Gathered:
         control=control,
         counts=counts,
         inflight=inflight,
-        moved_rows=_moved_rows(ports, settings, now_ms),
+        windows=ports.ledger.read_stats(settings.name, windows_ms=_closed_windows(now_ms)),
         now_ms=now_ms,
     )
 
@@ -184,11 +216,15 @@ def _matches(seen: Gathered) -> list[str]:
     return [nominee.match_id for nominee in seen.inflight]
 
 
-def _moved_rows(ports: Ports, settings: ClassSettings, now_ms: int) -> int:
-    """Rows that moved between two places of the index within its lag: the last closed minute's rate, rounded up."""
-    window = stats.window_of(now_ms) - stats.WINDOW_MS
-    moved = stats.total(ports.ledger.read_stats(settings.name, windows_ms=[window]), *stats.MOVES)
-    return math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
+def _closed_windows(now_ms: int) -> list[int]:
+    running_ms = stats.window_of(now_ms)
+    return [running_ms - number * stats.WINDOW_MS for number in range(1, STATS_WINDOWS + 1)]
+
+
+def _p95_chunk_ms(seen: Gathered) -> int | None:
+    """The last measured value stands while there are too few samples for a new one."""
+    measured_ms = stats.percentile_ms(seen.windows, 0.95, at_least=P95_SAMPLES)
+    return seen.control.p95_chunk_ms if measured_ms is None else math.ceil(measured_ms)
 
 
 def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirmed: int, swept: int) -> TickLine:
@@ -207,6 +243,7 @@ def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirm
         confirmed=confirmed,
         swept=swept,
         rate_per_s=plan.rate_per_s,
+        rate_binding=plan.rate_binding.value,
         binding=plan.binding.value,
         oldest_age_s=0 if oldest_ms is None else max(0, (seen.now_ms - oldest_ms) // 1000),
         eta_s=None,
@@ -217,9 +254,9 @@ def _memory(seen: Gathered, plan: TickPlan) -> TickMemory:
     return TickMemory(budget=plan.budget, carry=plan.carry, planned_at_ms=seen.now_ms)
 
 
-def _close_of(seen: Gathered, line: TickLine, eta: Eta, *, admitted_at_ms: int) -> TickClose:
+def _close_of(ports: Ports, seen: Gathered, line: TickLine) -> TickClose:
     recent = seen.control.recent
     if line.admitted:
-        recent = (*recent, Admission(at_ms=admitted_at_ms, rows=line.admitted))[-RECENT_ADMISSIONS:]
-    said = replace(line, eta_s=eta.seconds)
-    return TickClose(recent=recent, history=(*seen.control.history, said)[-HISTORY_TICKS:])
+        recent = (*recent, Admission(at_ms=ports.clock.now_ms(), rows=line.admitted))[-RECENT_ADMISSIONS:]
+    history = (*seen.control.history, line)[-HISTORY_TICKS:]
+    return TickClose(recent=recent, history=history, p95_chunk_ms=_p95_chunk_ms(seen))

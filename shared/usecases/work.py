@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
 
 from shared.core import stats
 from shared.core.settings import ClassSettings, UpstreamSettings
-from shared.errors import LedgerUnavailable, QueueUnavailable
+from shared.errors import QueueUnavailable
 from shared.ports import Delivery, Jitter, Kind, Ports
-from shared.usecases.halt import HaltWatch
+from shared.usecases.class_watch import ClassWatch
 from shared.usecases.message import Invocation, work_message
 from shared.usecases.tally import Tally
-
-P95_WINDOWS: Final = 10
-P95_SAMPLES: Final = 20
-"""The declared chunk time serves until the last closed minutes hold this many chunks."""
 
 
 def work(
@@ -44,10 +39,9 @@ def work(
         upstream=upstream,
         nonce=nonce,
         end_ms=end_ms,
-        p95_chunk_s=_p95_chunk_s(ports, settings),
         jitter=jitter,
         tally=tally,
-        halt=HaltWatch(ports, settings.name),
+        watch=ClassWatch(ports, settings),
     )
     groups: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
@@ -76,17 +70,6 @@ def _delete(ports: Ports, delivery: Delivery) -> None:
         ports.queue.delete(delivery)
     except QueueUnavailable:
         ports.log.event("delete_failed", job_class=delivery.message.job_class)
-
-
-def _p95_chunk_s(ports: Ports, settings: ClassSettings) -> float:
-    window_ms = stats.window_of(ports.clock.now_ms())
-    windows_ms = [window_ms - number * stats.WINDOW_MS for number in range(P95_WINDOWS)]
-    try:
-        windows = ports.ledger.read_stats(settings.name, windows_ms=windows_ms)
-    except LedgerUnavailable:
-        return settings.declared_chunk_s
-    measured_ms = stats.percentile_ms(windows, 0.95, at_least=P95_SAMPLES)
-    return settings.declared_chunk_s if measured_ms is None else measured_ms / 1000
 
 
 def _stats_shard(nonce: str) -> int:

@@ -224,7 +224,7 @@ snapshots = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(snapshot=snapshots)
 def test_i1_what_is_admitted_stays_within_the_budget_and_max_inflight(snapshot: Snapshot) -> None:
     plan = plan_tick(snapshot, NOW)
@@ -237,7 +237,7 @@ def test_i1_what_is_admitted_stays_within_the_budget_and_max_inflight(snapshot: 
         assert plan.budget == 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(snapshot=snapshots, now_ms=st.integers(NOW, NOW + 10**7))
 def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -> None:
     plan = plan_tick(snapshot, now_ms)
@@ -254,11 +254,11 @@ def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -
         ),
         now_ms,
     )
-    assert replace(again, factors=()) == replace(plan, factors=())
+    assert replace(again, factors=(), planned_at_ms=0) == replace(plan, factors=(), planned_at_ms=0)
     assert said["budget"] == plan.budget
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(snapshot=snapshots, more=st.integers(1, 1000))
 def test_the_budget_never_falls_with_rate_or_time_and_never_rises_with_what_is_in_flight(
     snapshot: Snapshot, more: int
@@ -272,7 +272,7 @@ def test_the_budget_never_falls_with_rate_or_time_and_never_rises_with_what_is_i
         assert plan_tick(raised, NOW).budget >= budget
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(
     tenths=st.integers(1, 100),
     share=st.integers(0, 10).map(lambda tenth: tenth / 10),

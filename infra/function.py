@@ -1,0 +1,74 @@
+"""The one way a function is made: its own log group, its own role, nothing granted but what `allow` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.observability import function_log_group
+
+ENVIRONMENT_LIMIT_BYTES: Final = 4096
+"""Lambda's bound on a function's environment, names and values together."""
+
+_LOG_ACTIONS: Final = ("logs:CreateLogStream", "logs:PutLogEvents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipment:
+    """What every function carries."""
+
+    code: lambda_.Code
+    layer: lambda_.ILayerVersion
+    environment: Mapping[str, str]
+    ephemeral: bool
+
+
+class SluiceFunction(Construct):
+    """A Lambda function.
+
+    It has no reserved concurrency: a throttled delivery would burn the queue's receive count (TRAPS 10). The lanes'
+    MaximumConcurrency bounds it instead. `recursive` is for a function whose chain of continuations is the design.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        service: str,
+        handler: str,
+        timeout_s: int,
+        memory_mb: int,
+        shipment: Shipment,
+        environment: Mapping[str, str],
+        recursive: bool = False,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        logs = function_log_group(self, ephemeral=shipment.ephemeral)
+        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            runtime=lambda_.Runtime.PYTHON_3_11,
+            architecture=lambda_.Architecture.ARM_64,
+            code=shipment.code,
+            layers=[shipment.layer],
+            handler=handler,
+            timeout=Duration.seconds(timeout_s),
+            memory_size=memory_mb,
+            role=self.role,
+            log_group=logs,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive else lambda_.RecursiveLoop.TERMINATE,
+            environment={**shipment.environment, "POWERTOOLS_SERVICE_NAME": service, **environment},
+        )
+        self.allow(_LOG_ACTIONS, logs.log_group_arn)
+
+    def allow(self, actions: tuple[str, ...], *resources: str) -> None:
+        """Grant exactly these actions on exactly these resources."""
+        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))

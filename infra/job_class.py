@@ -1,0 +1,207 @@
+"""What one job class gets: a queue, a dead-letter queue and a mapping per lane, a worker, a schedule."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.function import Shipment, SluiceFunction
+from infra.ledger import pin, removal
+from shared.core.model import Lane
+from shared.core.settings import MIN_LANE_SLOTS, ClassSettings
+
+RETENTION_DAYS: Final = 14
+MAX_LANE_SLOTS: Final = 1000
+DEAD_LETTER_TIMEOUT_S: Final = 30
+DEAD_LETTER_VISIBILITY_S: Final = DEAD_LETTER_TIMEOUT_S + 10
+SCHEDULE_RETRIES: Final = 3
+_SCHEDULE_MIN_AGE_S: Final = 60
+_SCHEDULE_MAX_AGE_S: Final = 86_400
+
+
+class LaneQueue(Construct):
+    """One lane's FIFO queue and the FIFO queue that its dead messages go to."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, prefix: str, visibility_s: int, max_receives: int, ephemeral: bool
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.dead_letters = _fifo(self, "DeadLetters", visibility_s=DEAD_LETTER_VISIBILITY_S, ephemeral=ephemeral)
+        self.queue = _fifo(
+            self,
+            "Queue",
+            visibility_s=visibility_s,
+            ephemeral=ephemeral,
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=max_receives),
+        )
+        pin(self.queue, f"{prefix}Queue")
+        pin(self.dead_letters, f"{prefix}DeadLetters")
+
+
+class JobClass(Construct):
+    """One job class: the unit of pacing, and so of queues, worker and schedule."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: ClassSettings, ephemeral: bool) -> None:
+        super().__init__(scope, construct_id)
+        self.settings = settings
+        self.lanes: Mapping[Lane, LaneQueue] = {
+            lane: LaneQueue(
+                self,
+                lane.capitalize(),
+                prefix=f"{construct_id}{lane.capitalize()}",
+                visibility_s=settings.visibility_s,
+                max_receives=settings.max_receives,
+                ephemeral=ephemeral,
+            )
+            for lane in Lane
+        }
+
+    @property
+    def queue_urls(self) -> dict[str, str]:
+        return {lane.value: lane_queue.queue.queue_url for lane, lane_queue in self.lanes.items()}
+
+    @property
+    def queue_arns(self) -> list[str]:
+        return [lane_queue.queue.queue_arn for lane_queue in self.lanes.values()]
+
+    @property
+    def dead_letter_arns(self) -> list[str]:
+        return [lane_queue.dead_letters.queue_arn for lane_queue in self.lanes.values()]
+
+    def worker(self, shipment: Shipment, *, environment: Mapping[str, str]) -> SluiceFunction:
+        """Lambda stops a worker -> queue -> worker chain at about 16 hops unless told that it is meant (TRAPS 15)."""
+        return SluiceFunction(
+            self,
+            "Worker",
+            service="sluice-worker",
+            handler="functions.worker.handler.handler",
+            timeout_s=self.settings.function_timeout_s,
+            memory_mb=self.settings.memory_mb,
+            shipment=shipment,
+            environment=environment,
+            recursive=True,
+        )
+
+    def feed(self, worker: SluiceFunction) -> None:
+        """Map each lane to the worker, with the lane's share of the slots."""
+        for lane, lane_queue in self.lanes.items():
+            map_queue(
+                lane_queue.queue,
+                worker,
+                batch_size=self.settings.batch_size,
+                max_concurrency=self.settings.lane_slots(lane),
+            )
+
+    def feed_dead_letters(self, reader: SluiceFunction) -> None:
+        for lane_queue in self.lanes.values():
+            map_queue(lane_queue.dead_letters, reader, batch_size=10, max_concurrency=MIN_LANE_SLOTS)
+
+    def schedule(self, *, target_arn: str, role: iam.IRole, dead_letter_arn: str) -> None:
+        """Tick the pacer. The scheduled time, and not the arrival, is the run's identity (I6): it travels in the input.
+
+        A tick older than two intervals has nothing left to do, so no delivery is tried for longer.
+        """
+        schedule = scheduler.CfnSchedule(
+            self,
+            "Schedule",
+            description=f"Ticks the pacer for {self.settings.name}",
+            schedule_expression=rate(self.settings.tick_interval_s),
+            schedule_expression_timezone="UTC",
+            state="ENABLED",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=target_arn,
+                role_arn=role.role_arn,
+                input=json.dumps({"job_class": self.settings.name, "scheduled_at": "<aws.scheduler.scheduled-time>"}),
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_event_age_in_seconds=two_ticks_s(self.settings.tick_interval_s),
+                    maximum_retry_attempts=SCHEDULE_RETRIES,
+                ),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letter_arn),
+            ),
+        )
+        schedule.node.add_dependency(role)
+
+
+def class_id(name: str) -> str:
+    """`replay_summary` -> `ReplaySummary`: the prefix of the class's pinned logical ids."""
+    return "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", name))
+
+
+def class_faults(settings: ClassSettings) -> list[str]:
+    """What AWS would refuse half-way through a deployment, found at synth."""
+    faults = []
+    where = f"classes.{settings.name}"
+    if settings.visibility_s < settings.function_timeout_s:
+        faults.append(
+            f"{where}: got a queue visibility of {settings.visibility_s} s,"
+            f" expected at least the function timeout of {settings.function_timeout_s} s"
+        )
+    for lane in Lane:
+        if not MIN_LANE_SLOTS <= settings.lane_slots(lane) <= MAX_LANE_SLOTS:
+            faults.append(
+                f"{where}.slots: got {settings.lane_slots(lane)} for the {lane} lane,"
+                f" expected {MIN_LANE_SLOTS} to {MAX_LANE_SLOTS}"
+            )
+    if settings.tick_interval_s < 60 or settings.tick_interval_s % 60:
+        faults.append(f"{where}.tick_interval_s: got {settings.tick_interval_s}, expected whole minutes")
+    return faults
+
+
+def rate(interval_s: int) -> str:
+    minutes = interval_s // 60
+    return f"rate({minutes} minute{'' if minutes == 1 else 's'})"
+
+
+def two_ticks_s(interval_s: int) -> int:
+    """At most two ticks, within what EventBridge Scheduler accepts."""
+    return min(max(2 * interval_s, _SCHEDULE_MIN_AGE_S), _SCHEDULE_MAX_AGE_S)
+
+
+def map_queue(queue: sqs.Queue, consumer: SluiceFunction, *, batch_size: int, max_concurrency: int) -> None:
+    """An event source mapping. AWS checks the consumer's role when it is created, so the grants come first."""
+    mapping = lambda_.EventSourceMapping(
+        queue,
+        "Mapping",
+        target=consumer.function,
+        event_source_arn=queue.queue_arn,
+        batch_size=batch_size,
+        max_concurrency=max_concurrency,
+        report_batch_item_failures=True,
+        enabled=True,
+    )
+    mapping.node.add_dependency(consumer.role)
+
+
+def _fifo(
+    scope: Construct,
+    construct_id: str,
+    *,
+    visibility_s: int,
+    ephemeral: bool,
+    dead_letter_queue: sqs.DeadLetterQueue | None = None,
+) -> sqs.Queue:
+    """A FIFO queue in high-throughput mode, which needs both settings: dedup and quota per message group."""
+    return sqs.Queue(
+        scope,
+        construct_id,
+        fifo=True,
+        content_based_deduplication=False,
+        deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
+        fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
+        visibility_timeout=Duration.seconds(visibility_s),
+        retention_period=Duration.days(RETENTION_DAYS),
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+        dead_letter_queue=dead_letter_queue,
+        removal_policy=removal(ephemeral),
+    )

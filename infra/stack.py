@@ -1,0 +1,247 @@
+"""The stack: composes the constructs, and says on one line each who may do what (DESIGN section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.bundle import Bundle
+from infra.function import ENVIRONMENT_LIMIT_BYTES, Shipment, SluiceFunction
+from infra.job_class import (
+    DEAD_LETTER_TIMEOUT_S,
+    RETENTION_DAYS,
+    JobClass,
+    class_faults,
+    class_id,
+    two_ticks_s,
+)
+from infra.ledger import Ledger, Payloads, pin, removal
+from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, messages_visible
+from shared.core.settings import ClassSettings, Settings
+from shared.errors import ConfigError
+
+# What the use cases behind each handler call. A transaction needs the permissions of its parts and has none of its own.
+# Nothing ever deletes a row, so nobody may.
+TICK_ROWS: Final = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+NOMINATE: Final = ("dynamodb:Query",)
+WORK_ROWS: Final = (*TICK_ROWS, "dynamodb:Query")
+DEAD_LETTER_ROWS: Final = ("dynamodb:GetItem", "dynamodb:UpdateItem")
+SEND: Final = ("sqs:SendMessage",)
+MEASURE: Final = ("sqs:GetQueueAttributes",)
+CONSUME: Final = (
+    "sqs:ReceiveMessage",
+    "sqs:DeleteMessage",
+    "sqs:ChangeMessageVisibility",
+    "sqs:GetQueueAttributes",
+)
+OBJECTS: Final = ("s3:GetObject", "s3:PutObject")
+# Or S3 answers 403 for an object that does not exist, which is a job's failure and no fault of the permissions.
+MISSING_OBJECTS: Final = ("s3:ListBucket",)
+INVOKE: Final = ("lambda:InvokeFunction",)
+
+PACER_RETRIES: Final = 2
+DEAD_LETTER_MEMORY_MB: Final = 256
+_ASYNC_MAX_AGE_S: Final = 21_600
+_OTHER_ENVIRONMENT_BYTES: Final = 512
+_QUEUE_NAME_MAX: Final = 80
+_QUEUE_URL_PREFIX_MAX: Final = len("https://sqs.ap-southeast-99.amazonaws.com.cn/123456789012/")
+
+
+class SluiceStack(cdk.Stack):
+    """All of Sluice in one account and region.
+
+    `ephemeral` is for a stack that is thrown away, such as the local demo's: it drops deletion protection and RETAIN.
+    ConfigError where the settings are fine in themselves but cannot be deployed.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: Settings, bundle: Bundle, ephemeral: bool = False
+    ) -> None:
+        super().__init__(scope, construct_id, termination_protection=not ephemeral)
+        if faults := stack_faults(settings, stack_name=construct_id):
+            raise ConfigError(faults)
+        self._settings = settings
+        self._ephemeral = ephemeral
+        self._ledger = Ledger(self, "Ledger", ephemeral=ephemeral)
+        self._payloads = Payloads(self, "Payloads", ephemeral=ephemeral)
+        self._shipment = self._ship(bundle)
+        self._classes = [
+            JobClass(self, class_id(name), settings=settings.classes[name], ephemeral=ephemeral)
+            for name in sorted(settings.classes)
+        ]
+        self._lost_ticks = self._lost_ticks_queue()
+        pacer = self._pacer()
+        self._schedule(pacer)
+        self._dead_letter_reader()
+        for job_class in self._classes:
+            self._worker(job_class)
+        Alarms(self, "Alarms", table=self._alarm_table())
+        self._outputs(pacer)
+
+    def _ship(self, bundle: Bundle) -> Shipment:
+        return Shipment(
+            code=lambda_.Code.from_asset(str(bundle.code)),
+            layer=lambda_.LayerVersion(
+                self,
+                "Dependencies",
+                code=lambda_.Code.from_asset(str(bundle.layer)),
+                compatible_runtimes=[lambda_.Runtime.PYTHON_3_11],
+            ),
+            environment={
+                "SLUICE_TABLE": self._ledger.table.table_name,
+                "SLUICE_BUCKET": self._payloads.bucket.bucket_name,
+                "POWERTOOLS_METRICS_NAMESPACE": self._settings.namespace,
+                "POWERTOOLS_LOG_LEVEL": LOG_LEVEL,
+            },
+            ephemeral=self._ephemeral,
+        )
+
+    def _queues_json(self, classes: Iterable[JobClass]) -> str:
+        return self.to_json_string({each.settings.name: each.queue_urls for each in classes})
+
+    def _lost_ticks_queue(self) -> sqs.Queue:
+        """Ticks that never reached the pacer, or that it failed at. The next one makes up for them; a person looks."""
+        queue = sqs.Queue(
+            self,
+            "LostTicks",
+            retention_period=cdk.Duration.days(RETENTION_DAYS),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            removal_policy=removal(self._ephemeral),
+        )
+        pin(queue, "LostTicks")
+        return queue
+
+    def _pacer(self) -> SluiceFunction:
+        pacer = SluiceFunction(
+            self,
+            "Pacer",
+            service="sluice-pacer",
+            handler="functions.pacer.handler.handler",
+            timeout_s=self._settings.pacer_timeout_s,
+            memory_mb=self._settings.pacer_memory_mb,
+            shipment=self._shipment,
+            environment={"SLUICE_QUEUES": self._queues_json(self._classes)},
+        )
+        queue_arns = [arn for job_class in self._classes for arn in job_class.queue_arns]
+        pacer.allow(TICK_ROWS, self._ledger.rows_arn)
+        pacer.allow(NOMINATE, self._ledger.index_arn)
+        pacer.allow(SEND + MEASURE, *queue_arns)
+        pacer.allow(SEND, self._lost_ticks.queue_arn)
+        shortest_tick_s = min(job_class.settings.tick_interval_s for job_class in self._classes)
+        asynchronous = lambda_.CfnEventInvokeConfig(
+            pacer,
+            "Asynchronous",
+            function_name=pacer.function.function_name,
+            qualifier="$LATEST",
+            maximum_event_age_in_seconds=min(two_ticks_s(shortest_tick_s), _ASYNC_MAX_AGE_S),
+            maximum_retry_attempts=PACER_RETRIES,
+            destination_config=lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=self._lost_ticks.queue_arn)
+            ),
+        )
+        asynchronous.node.add_dependency(pacer.role)
+        return pacer
+
+    def _schedule(self, pacer: SluiceFunction) -> None:
+        """One role for all schedules: each does the same one thing. Only this account's schedules may take it."""
+        own_account = {"StringEquals": {"aws:SourceAccount": self.account}}
+        role = iam.Role(
+            self, "ScheduleRole", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com", conditions=own_account)
+        )
+        role.add_to_policy(iam.PolicyStatement(actions=list(INVOKE), resources=[pacer.function.function_arn]))
+        role.add_to_policy(iam.PolicyStatement(actions=list(SEND), resources=[self._lost_ticks.queue_arn]))
+        for job_class in self._classes:
+            job_class.schedule(
+                target_arn=pacer.function.function_arn,
+                role=role,
+                dead_letter_arn=self._lost_ticks.queue_arn,
+            )
+
+    def _dead_letter_reader(self) -> None:
+        reader = SluiceFunction(
+            self,
+            "DeadLetterReader",
+            service="sluice-dead-letter",
+            handler="functions.dead_letter.handler.handler",
+            timeout_s=DEAD_LETTER_TIMEOUT_S,
+            memory_mb=DEAD_LETTER_MEMORY_MB,
+            shipment=self._shipment,
+            environment={"SLUICE_QUEUES": "{}"},
+        )
+        dead_letter_arns = [arn for job_class in self._classes for arn in job_class.dead_letter_arns]
+        reader.allow(DEAD_LETTER_ROWS, self._ledger.rows_arn)
+        reader.allow(CONSUME, *dead_letter_arns)
+        for job_class in self._classes:
+            job_class.feed_dead_letters(reader)
+
+    def _worker(self, job_class: JobClass) -> None:
+        worker = job_class.worker(self._shipment, environment={"SLUICE_QUEUES": self._queues_json([job_class])})
+        worker.allow(WORK_ROWS, self._ledger.rows_arn)
+        worker.allow(CONSUME + SEND, *job_class.queue_arns)
+        worker.allow(OBJECTS, self._payloads.objects_arn)
+        worker.allow(MISSING_OBJECTS, self._payloads.bucket.bucket_arn)
+        job_class.feed(worker)
+
+    def _alarm_table(self) -> list[AlarmSpec]:
+        table = [
+            messages_visible(
+                "LostTicks",
+                self._lost_ticks,
+                means="A tick did not reach the pacer or failed there. Read the message, then the pacer's log.",
+            )
+        ]
+        for job_class in self._classes:
+            for lane, lane_queue in job_class.lanes.items():
+                means = (
+                    f"Messages of {job_class.settings.name} ({lane}) died in transport: the worker crashes, times out"
+                    " or is throttled. Read the worker's log, then the dead-letter reader's."
+                )
+                name = f"{job_class.node.id}{lane.capitalize()}DeadLetters"
+                table.append(messages_visible(name, lane_queue.dead_letters, means=means))
+        return table
+
+    def _outputs(self, pacer: SluiceFunction) -> None:
+        """What `ops` needs to find its way."""
+        cdk.CfnOutput(self, "TableName", value=self._ledger.table.table_name)
+        cdk.CfnOutput(self, "BucketName", value=self._payloads.bucket.bucket_name)
+        cdk.CfnOutput(self, "PacerName", value=pacer.function.function_name)
+        cdk.CfnOutput(self, "QueueUrls", value=self._queues_json(self._classes))
+
+
+def stack_faults(settings: Settings, *, stack_name: str) -> list[str]:
+    """What AWS would refuse half-way through a deployment, or what would break one later."""
+    faults = [fault for each in settings.classes.values() for fault in class_faults(each)]
+    if not settings.classes:
+        faults.append("classes: got none, expected at least one job class")
+    first: dict[str, str] = {}
+    for name in sorted(settings.classes):
+        other = first.setdefault(class_id(name), name)
+        if other != name:
+            faults.append(
+                f"classes.{name}: got the resource name of classes.{other} ({class_id(name)}), expected its own"
+            )
+    size = _queues_bytes(settings.classes.values(), stack_name=stack_name)
+    limit = ENVIRONMENT_LIMIT_BYTES - _OTHER_ENVIRONMENT_BYTES
+    if size > limit:
+        faults.append(
+            f"classes: got {len(settings.classes)}, whose queue URLs take up to {size} bytes of the pacer's"
+            f" environment, expected at most {limit}: split them over two stacks"
+        )
+    return faults
+
+
+def _queues_bytes(classes: Iterable[ClassSettings], *, stack_name: str) -> int:
+    """An upper bound for SLUICE_QUEUES: the URLs are only known at deployment, CloudFormation names the queues."""
+    total = 0
+    for each in classes:
+        name_bytes = len(f"{stack_name}-{class_id(each.name)}RecoveryQueue-") + 13 + len(".fifo")
+        url_bytes = _QUEUE_URL_PREFIX_MAX + min(name_bytes, _QUEUE_NAME_MAX)
+        total += len(each.name) + len('"":{"live":"","recovery":""},') + 2 * url_bytes
+    return total
