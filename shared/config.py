@@ -19,6 +19,7 @@ from shared.config_rules import (
     CONSEQUENCE,
     GENERAL,
     NAME,
+    OPTION,
     RETRY,
     STATUS,
     UPSTREAM,
@@ -115,6 +116,7 @@ def _read_document(document: Values, draft: _Draft) -> None:
         inner = _table((*at, "retry"), table.get("retry", {}), draft.faults)
         retry = _read((*at, "retry"), inner, RETRY, draft.faults)
         draft.classes[name]["retry"] = RetrySettings(**retry)
+        draft.classes[name]["options"] = _read_options((*at, "options"), table.get("options", {}), draft.faults)
     if document.get("classes", {}) == {}:
         draft.faults.append(fault("classes", "nothing", "at least one [classes.<name>] table"))
 
@@ -165,6 +167,15 @@ def _read_errors(at: tuple[str, ...], value: object, faults: list[str]) -> dict[
         if not any(found):
             errors[int(status)] = CONSEQUENCE.convert(consequence)
     return errors
+
+
+def _read_options(at: tuple[str, ...], value: object, faults: list[str]) -> dict[str, str]:
+    """Names and strings that only the class's kind understands."""
+    options = _table(at, value, faults)
+    for name, option in options.items():
+        found = [NAME.fault(dotted(*at, name), name), OPTION.fault(dotted(*at, name), option)]
+        faults.extend(each for each in found if each)
+    return dict(options)
 
 
 def _unknown(at: tuple[str, ...], table: Values, known: tuple[str, ...]) -> Iterator[str]:

@@ -37,6 +37,7 @@ FIFO_SEARCH_DEPTH: Final = 120_000
 """SQS looks no further than this for a free message group: more in flight would be stuck, not faster (TRAPS 8)."""
 
 _LONGEST_SHOWN: Final = 40
+_LONGEST_OPTION: Final = 500
 
 _KINDS: Final[Mapping[type, str]] = {
     str: "a string",
@@ -145,6 +146,12 @@ def _is_module_name(value: str) -> bool:
 NAME: Final = text(r"[a-z][a-z0-9_]{0,39}", "a name like replay_summary: a-z, 0-9 and _, at most 40 characters")
 STATUS: Final = text(r"[45][0-9]{2}", "an HTTP status from 400 to 599")
 URL: Final = Rule(kinds=(str,), accepts=is_http_url, expected="an http:// or https:// URL", secret=True)
+OPTION: Final = Rule(
+    kinds=(str,),
+    accepts=lambda value: 1 <= len(value) <= _LONGEST_OPTION and value.isprintable(),
+    expected=f"a string of 1 to {_LONGEST_OPTION} printable characters",
+    secret=True,
+)
 FLAG: Final = Rule(kinds=(bool,), accepts=lambda _: True, expected="true or false")
 CONSEQUENCE: Final = Rule(
     kinds=(str,),
@@ -272,7 +279,7 @@ CLASS: Final = Section(
             expected=f"at most {MAX_LANE_SLOTS} slots for each lane after live_share",
         ),
     ),
-    inner=("retry",),
+    inner=("retry", "options"),
 )
 
 

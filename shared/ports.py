@@ -10,7 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from shared.core.model import Created, Job, Lane, Message, Move, MoveResult, Nominee, Output
+from shared.core.model import (
+    Created,
+    Job,
+    Lane,
+    Match,
+    MatchStep,
+    Message,
+    Move,
+    MoveResult,
+    Nominee,
+    Output,
+    StepResult,
+)
 from shared.core.runs import Control, Flag, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.settings import UpstreamSettings
 from shared.core.stats import StatsWindow
@@ -75,6 +87,23 @@ class Ledger(Protocol):
 
     def move(self, move: Move) -> MoveResult:
         """One conditional write (one transaction with the output). Our own write whose answer was lost is `Won`."""
+        ...
+
+    # -- ordered matches
+
+    def read_match(self, job_class: str, match_id: str) -> Match:
+        """The line of a match; one that nobody has entered is empty."""
+        ...
+
+    def job_id_at(self, match: Match, seq: int) -> str | None:
+        """Who stands at a place in the line."""
+        ...
+
+    def step_match(self, step: MatchStep) -> StepResult:
+        """The line, every move's row and output, and the entering row: one transaction.
+
+        `Lost` and `OutputTaken` speak of the first move; everything else that was not as read is `MatchChanged`.
+        """
         ...
 
     # -- the index
@@ -245,6 +274,11 @@ class ChunkContext(Protocol):
     @property
     def remaining_s(self) -> float:
         """Seconds until the worker's own deadline."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What the class's `options` table in `sluice.toml` says to its kind."""
         ...
 
     def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,15 +17,15 @@ MAX_DIGITS: Final = 9
 def summarise(text: str) -> dict[str, Any]:
     """What a reader wants to know of a piece of a replay, and what the call would cost in tokens.
 
-    A piece may start or end in the middle of a game: then it has no players, or no result.
+    A piece may hold several games, or start or end in the middle of one: then it has no players, or no result.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    tags = {match[1]: match[2] for line in lines if (match := TAG.match(line))}
+    tags = [(match[1], match[2]) for line in lines if (match := TAG.match(line))]
     record = [" ".join(COMMENT.sub(" ", line).split()) for line in lines if not TAG.match(line)]
     moves, numbers, results = _read_moves(" ".join(record))
     summary = {
-        "event": tags.get("Event"),
-        "players": [tags[side] for side in ("White", "Black") if side in tags],
+        "event": next((value for name, value in tags if name == "Event"), None),
+        "players": list(dict.fromkeys(value for name, value in tags if name in ("White", "Black"))),
         "half_moves": len(moves),
         "first_move": numbers[0] if numbers else None,
         "last_move": numbers[-1] if numbers else None,

@@ -68,7 +68,8 @@ def make_replay(seed: int, number: int, game: int, *, min_bytes: int) -> Replay:
     lines: list[str] = []
     size = 0
     while size < min_bytes:
-        added = list(_game(chance, match_name(number), f"{number + 1}.{game + 1}", most_bytes=min_bytes - size))
+        added = [""] if lines else []
+        added += _game(chance, match_name(number), f"{number + 1}.{game + 1}", most_bytes=min_bytes - size)
         size += sum(len(line.encode()) + 1 for line in added)
         lines += added
     return Replay(job_id=f"m{number:04d}-g{game:02d}", match_id=match_name(number), text="\n".join(lines) + "\n")
@@ -89,11 +90,11 @@ def _game(chance: random.Random, event: str, number: str, *, most_bytes: int) ->
         for side in (0, 1):
             clocks[side] = max(1.0, clocks[side] - chance.uniform(2, 110))
             words += [_san(chance), f"{{[%clk {_clock(clocks[side])}]}}"]
-        if move % 2 == 0 or move == moves:
+        if move % 2 == 0 and move < moves:
             yield " ".join(words)
             words = []
-    yield result
-    yield ""
+    # Not on a line of its own: cut off there, it would be the same segment in thousands of replays.
+    yield " ".join([*words, result])
 
 
 def _san(chance: random.Random) -> str:

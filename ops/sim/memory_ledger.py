@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ops.sim.memory_index import MemoryIndex, Staleness
+from ops.sim.memory_matches import MemoryMatches
 from ops.sim.memory_runs import MemoryRuns
 from shared.core.lifecycle import place_of
 from shared.core.model import (
@@ -17,6 +18,9 @@ from shared.core.model import (
     Job,
     KeepPlace,
     Lost,
+    Match,
+    MatchChanged,
+    MatchStep,
     Move,
     MoveResult,
     Output,
@@ -24,6 +28,8 @@ from shared.core.model import (
     Place,
     RowFence,
     State,
+    Stepped,
+    StepResult,
     Won,
     same_work,
 )
@@ -67,6 +73,7 @@ class MemoryLedger:
         self._outputs: dict[str, dict[str, Output]] = {}
         self._index = MemoryIndex(now_ms, staleness)
         self._runs = MemoryRuns()
+        self._matches = MemoryMatches()
         self._stats: dict[tuple[str, int], Counter[str]] = {}
 
     @property
@@ -94,13 +101,42 @@ class MemoryLedger:
         row = self.rows.get(move.job_id)
         if row is not None:
             if _holds(move.fence, row):
-                if move.output is not None and move.output.cursor in self._outputs.get(move.job_id, {}):
+                if self._output_taken(move):
                     return OutputTaken()
                 return Won(job=self._apply(move, row))
             if self._is_ours(move, row):
                 return Won(job=row.job)
         self.lost[move.name] += 1
         return Lost()
+
+    # -- ordered matches
+
+    def read_match(self, job_class: str, match_id: str) -> Match:
+        self.reads["read_match"] += 1
+        return self._matches.read(job_class, match_id)
+
+    def job_id_at(self, match: Match, seq: int) -> str | None:
+        self.reads["job_id_at"] += 1
+        return self._matches.job_id_at(match, seq)
+
+    def step_match(self, step: MatchStep) -> StepResult:
+        self.writes["+".join(move.name for move in step.moves) or "enter"] += 1
+        rows = [self.rows.get(move.job_id) for move in step.moves]
+        held = [row is not None and _holds(move.fence, row) for move, row in zip(step.moves, rows, strict=True)]
+        entered = step.enters is not None and step.enters.job_id in self.rows
+        if not all(held) or entered or not self._matches.is_as_read(step):
+            if self._stepped(step):
+                return Stepped()
+            return Lost() if held and not held[0] else MatchChanged()
+        if any(self._output_taken(move) for move in step.moves):
+            return OutputTaken()
+        for move, row in zip(step.moves, rows, strict=True):
+            assert row is not None
+            self._apply(move, row)
+        if step.enters is not None:
+            self._put(step.enters, _key_of(place_of(step.enters)))
+        self._matches.apply(step)
+        return Stepped()
 
     # -- the index
 
@@ -184,6 +220,21 @@ class MemoryLedger:
         if job.nonce and (row.job.nonce, row.job.created_ms) == (job.nonce, job.created_ms):
             return Created.CREATED  # by an earlier attempt of ours whose answer was lost
         return Created.EXISTING if same_work(row.job, job) else Created.DIFFERENT
+
+    def _output_taken(self, move: Move) -> bool:
+        return move.output is not None and move.output.cursor in self._outputs.get(move.job_id, {})
+
+    def _stepped(self, step: MatchStep) -> bool:
+        """An earlier attempt of this very step won and its answer was lost."""
+        for move in step.moves:
+            row = self.rows.get(move.job_id)
+            if row is None or not self._is_ours(move, row):
+                return False
+        if step.enters is not None:
+            row = self.rows.get(step.enters.job_id)
+            if row is None or row.job != step.enters:
+                return False
+        return self._matches.is_ours(step)
 
     def _apply(self, move: Move, row: Row) -> Job:
         nonce = row.job.nonce if move.nonce is None else move.nonce

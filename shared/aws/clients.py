@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import boto3
+from botocore import exceptions as sdk
 from botocore.config import Config
-from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError
+from botocore.exceptions import ClientError
 
 from shared.errors import Retryable
 
@@ -136,7 +137,8 @@ _SERVER_ERROR: Final = 500
 
 
 def code_of(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+    """The code without the service that some of SQS's are prefixed with."""
+    return str(error.response.get("Error", {}).get("Code", "")).rpartition(".")[2]
 
 
 def status_of(error: ClientError) -> int:
@@ -170,5 +172,5 @@ def answered(unavailable: type[Retryable]) -> Iterator[None]:
         if code_of(error) in _UNAVAILABLE_CODES or status_of(error) >= _SERVER_ERROR:
             raise unavailable(code_of(error)) from error
         raise
-    except (HTTPClientError, ResponseStreamingError, IncompleteReadError) as error:
+    except (sdk.ConnectionError, sdk.HTTPClientError, sdk.IncompleteReadError) as error:
         raise unavailable(type(error).__name__) from error

@@ -56,6 +56,14 @@ def stats(job_class: str, window_ms: int, shard: int) -> Item:
     return _key(f"STATS#{job_class}#{_minute(window_ms)}#{shard}", "STATS")
 
 
+def match(job_class: str, match_id: str) -> Item:
+    return _key(f"MATCH#{job_class}#{match_id}", "MATCH")
+
+
+def place_in_match(job_class: str, match_id: str, seq: int) -> Item:
+    return _key(f"MATCH#{job_class}#{match_id}", f"{seq:012d}")
+
+
 def upstream(name: str) -> Item:
     return _key(f"UPSTREAM#{name}", "UPSTREAM")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from shared.aws.ledger_matches import Matches
 from shared.aws.ledger_moves import Moves
 from shared.aws.ledger_rows import Rows
 from shared.aws.ledger_runs import Runs
 from shared.aws.ledger_stats import Stats
 
 
-class DynamoLedger(Rows, Moves, Runs, Stats):
+class DynamoLedger(Rows, Moves, Matches, Runs, Stats):
     """One table, one object: `shared.ports.Ledger`."""

@@ -31,7 +31,7 @@ class Moves:
         self._table = table
 
     def move(self, move: Move) -> MoveResult:
-        request = _request(move)
+        request = request_of(move)
         if move.output is not None:
             return self._with_output(move, request)
         answer = self._table.update(request, returns="ALL_NEW")
@@ -45,16 +45,16 @@ class Moves:
         A row that by then is not as this move left it was moved on by someone else, and `Lost` is the answer that
         stops the caller: to go on with a row that carries another's epoch would break the fence.
         """
-        refused = self._table.transact(("Update", request), ("Put", _put_of_output(move)))
+        refused = self._table.transact(("Update", request), ("Put", put_of_output(move)))
         if refused is not None and isinstance(refused[0], Unmet):
             return _judged(move, refused[0].old)
         item = self._table.get(keys.job(move.job_id)) or {}
-        if refused is not None and _fence_holds(move, item) and not _is_own(move, item):
+        if refused is not None and _fence_holds(move, item) and not is_own(move, item):
             return OutputTaken()
         return _judged(move, item)
 
 
-def _request(move: Move) -> dict[str, Any]:
+def request_of(move: Move) -> dict[str, Any]:
     condition, was = _condition(move)
     return update_of(keys.job(move.job_id), values=_target(move), condition=condition, was=was)
 
@@ -85,17 +85,17 @@ def _target(move: Move) -> dict[str, Attribute | None]:
     return target
 
 
-def _put_of_output(move: Move) -> dict[str, Any]:
+def put_of_output(move: Move) -> dict[str, Any]:
     assert move.output is not None
     item = keys.output(move.job_id, move.output.cursor) | {"body": encode(move.output.body)}
     return {"Item": item, "ConditionExpression": ABSENT}
 
 
 def _judged(move: Move, item: Item) -> MoveResult:
-    return Won(job=job_of_item(item)) if _is_own(move, item) else Lost()
+    return Won(job=job_of_item(item)) if is_own(move, item) else Lost()
 
 
-def _is_own(move: Move, item: Item) -> bool:
+def is_own(move: Move, item: Item) -> bool:
     """Whether the row is as this move would have left it, nonce included: our own earlier attempt won (TRAPS 16)."""
     return bool(item) and all(item.get(name) == value for name, value in _target(move).items())
 

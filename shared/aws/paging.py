@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from shared.aws.clients import answered
 from shared.aws.keys import Item
 from shared.aws.table import PAUSES_S, Table
-from shared.errors import LedgerUnavailable
+from shared.errors import LedgerUnavailable, StorageUnavailable
 
 _BATCH_GET: Final = 100
 
@@ -26,6 +27,17 @@ def all_pages(table: Table, **request: Any) -> Iterator[dict[str, Any]]:
         yield page
         if resume is None:
             return
+
+
+def scan_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> tuple[list[Item], Item | None]:
+    """One page of a table that is not the ledger, and where the next one starts, or None after the last.
+
+    For a kind that sweeps a table: its cursor is `resume`, and the job's chunks are the loop that reads every page.
+    """
+    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
+    with answered(StorageUnavailable):
+        page = dynamodb.scan(**request, **start)
+    return page.get("Items", []), page.get("LastEvaluatedKey") or None
 
 
 def batch_get(table: Table, wanted: Sequence[Item], *, consistent: bool) -> list[Item]:

@@ -18,7 +18,7 @@ _FIELDS: Final = ("job_id", "job_class", "cursor", "epoch", "copy")
 _EXPIRED: Final = frozenset({"ReceiptHandleIsInvalid", "InvalidParameterValue", "InvalidParameterValueException"})
 """How SQS names a receipt that is not valid any more; DeleteMessage has no other parameter of ours to be invalid."""
 
-_REFUSED: Final = _EXPIRED | {"MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight"}
+_REFUSED: Final = _EXPIRED | {"MessageNotInflight"}
 
 
 class SqsQueue:

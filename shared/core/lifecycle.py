@@ -9,6 +9,7 @@ Rule 1 stands here as `epoch`: every entry to `queued` raises it by one, so that
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from shared.core import work_index
@@ -42,6 +43,11 @@ TABLE: Final[Mapping[str, tuple[State, State]]] = {
     "fail": (State.QUEUED, State.WAITING),
     "die": (State.QUEUED, State.DEAD),
     "transport": (State.QUEUED, State.WAITING),
+    "hand_over": (State.BEHIND, State.QUEUED),
+    "promote": (State.BEHIND, State.WAITING),
+    "retry": (State.DEAD, State.WAITING),
+    "skip": (State.DEAD, State.SKIPPED),
+    "replace": (State.DEAD, State.REPLACED),
 }
 """Move -> (from, to). `claim` and `resend` have seen the index only; their fence is the place in it."""
 
@@ -192,7 +198,49 @@ def transport_death(job: Job, *, copy: int, eligible_ms: int, now_ms: int, max_d
     return _move(name, job, changes, nonce=nonce, copy=copy)
 
 
+# -- moves of an ordered match's next head, made with the step that ends the one before it
+
+
+def hand_over(job: Job, *, ended: Job, lane: Lane, now_ms: int, nonce: str) -> Move:
+    """The next head is claimed in the finished one's place: in flight stays the same, so I1 holds without a budget."""
+    changes = _next_epoch(job, now_ms) | {
+        "lane": lane,
+        "run_id": ended.run_id,
+        "hand_until_ms": ended.hand_until_ms,
+        "hop": 0,
+    }
+    return _move("hand_over", job, changes, nonce=nonce)
+
+
+def promote(job: Job, *, nonce: str) -> Move:
+    """The next head waits for a tick, like any other row that became eligible when it was due."""
+    return _move("promote", job, {"eligible_ms": job.due_ms}, nonce=nonce)
+
+
+# -- an operator's moves: fenced on (dead, epoch)
+
+
+def retry(job: Job, *, now_ms: int, nonce: str) -> Move:
+    """The row is admitted again, with all its bounds fresh; never the old message."""
+    changes = {"eligible_ms": now_ms, "retried": True, "attempts": 0, "crashes": 0, "transport_deaths": 0}
+    return _move("retry", job, changes, nonce=nonce)
+
+
+def skip(job: Job, *, nonce: str) -> Move:
+    return _move("skip", job, {}, nonce=nonce)
+
+
+def replace_by_another(job: Job, *, nonce: str) -> Move:
+    return _move("replace", job, {}, nonce=nonce)
+
+
 # -- how moves are made
+
+
+def after(job: Job, move: Move) -> Job:
+    """The row as the move leaves it."""
+    nonce = job.nonce if move.nonce is None else move.nonce
+    return replace(job, **(dict(move.changes) | {"nonce": nonce}))
 
 
 def _move(
@@ -223,12 +271,7 @@ def _place_after(job: Job, changes: Mapping[str, Any]) -> Place:
     """Only an entry or an exit moves the row in the index; a mid-job commit must not touch a re-send's place."""
     if "state" not in changes and "epoch" not in changes:
         return KeepPlace()
-    return place_of(_after(job, changes))
-
-
-def _after(job: Job, changes: Mapping[str, Any]) -> Job:
-    fields = {name: getattr(job, name) for name in Job.__slots__}
-    return Job(**(fields | dict(changes)))
+    return place_of(replace(job, **changes))
 
 
 def _progress(job: Job, next_cursor: str) -> dict[str, Any]:

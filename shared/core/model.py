@@ -196,6 +196,50 @@ MoveResult: TypeAlias = Won | Lost | OutputTaken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """The line of an ordered match: jobs have the numbers 1, 2, ... in the order of their submission.
+
+    `head_seq` is whose turn it is, `tail_seq` the last one submitted; the line is empty while head is beyond tail. A
+    dead head holds the line until an operator retries, skips or replaces it.
+    """
+
+    job_class: str
+    match_id: str
+    head_seq: int = 1
+    tail_seq: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return self.head_seq > self.tail_seq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchStep:
+    """One atomic change of a line and of the rows that it moves: `before` as read, all fences, or nothing.
+
+    `enters` is a new row, which takes its own `seq` in the line.
+    """
+
+    before: Match
+    after: Match
+    moves: tuple[Move, ...] = ()
+    enters: Job | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """The step was made, by this call or by an earlier attempt of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchChanged:
+    """The line, a later row of the step or the entering id was not as read: read again and decide again."""
+
+
+StepResult: TypeAlias = Stepped | MatchChanged | Lost | OutputTaken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
     """A job as a producer hands it in. `payload` is JSON text; `due_ms` None means now."""
 

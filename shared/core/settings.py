@@ -60,7 +60,10 @@ class RetrySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSettings:
-    """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured."""
+    """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured.
+
+    `options` is what only the class's kind understands: it belongs to the deployment, where a payload is a producer's.
+    """
 
     name: str
     kind: str
@@ -83,6 +86,7 @@ class ClassSettings:
     declared_service_s: float = 1.0
     declared_chunk_s: float = 1.0
     retry: RetrySettings = field(default_factory=RetrySettings)
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def visibility_s(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from shared.core import stats
 from shared.core.batching import group_id
 from shared.core.model import Job
-from shared.core.settings import UpstreamSettings
+from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadPayload, PermitUnavailable
 from shared.ports import NoRoom, Ports
 from shared.usecases.lease import Lease
@@ -25,8 +25,17 @@ LEAST_CALL_MS: Final = 1_000
 class WorkerContext:
     """Implements `ChunkContext` for one chunk of one job."""
 
-    def __init__(self, ports: Ports, upstream: UpstreamSettings | None, lease: Lease, tally: Tally, job: Job) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: ClassSettings,
+        upstream: UpstreamSettings | None,
+        lease: Lease,
+        tally: Tally,
+        job: Job,
+    ) -> None:
         self._ports = ports
+        self._settings = settings
         self._upstream = upstream
         self._lease = lease
         self._tally = tally
@@ -37,6 +46,10 @@ class WorkerContext:
     @property
     def remaining_s(self) -> float:
         return self._lease.remaining_s
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return self._settings.options
 
     def reserve_permits(self, calls: int, *, latest_ms: int) -> None:
         """Reserve permits at once and wait for the first slot. Raises `PermitUnavailable` if it is after `latest_ms`.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shared.core import lifecycle, stats
 from shared.core.model import Job, Lost, Move, Output, OutputTaken, StartMark, Won
+from shared.core.payloads import MAX_PAYLOAD_BYTES
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadChunk, LedgerUnavailable, NoProgress
 from shared.ports import Chunk, Delivery, Jitter, Kind, Ports
@@ -15,6 +16,7 @@ from shared.usecases.chunk_context import WorkerContext
 from shared.usecases.class_watch import ClassWatch
 from shared.usecases.endings import ending_of, tell_everyone
 from shared.usecases.lease import Lease, take_lease
+from shared.usecases.lines import end_and_pass_on
 from shared.usecases.sending import send_jobs
 from shared.usecases.tally import Tally
 
@@ -67,6 +69,7 @@ class _Work:
         self._ports = run.ports
         self._lease = lease
         self._marked = False
+        self._large_payload: str | None = None
 
     def run(self, job: Job, delivery: Delivery, *, fresh: bool) -> bool:
         if delivery.receive_count > 1:
@@ -125,7 +128,8 @@ class _Work:
 
     def _process(self, job: Job, *, fresh: bool) -> Chunk:
         run = self._run
-        context = WorkerContext(run.ports, run.upstream, self._lease, run.tally, job)
+        job = self._with_payload(job)
+        context = WorkerContext(run.ports, run.settings, run.upstream, self._lease, run.tally, job)
         context.reserve_permits(run.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
         run.tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)
         begun_ms = self._now()
@@ -134,11 +138,20 @@ class _Work:
         run.tally.flush_if_due()
         return chunk
 
+    def _with_payload(self, job: Job) -> Job:
+        """The job as its kind sees it: with its payload, wherever that is stored. Read once for all of its chunks."""
+        if not job.payload_key:
+            return job
+        if self._large_payload is None:
+            body = self._ports.blobs.read(job.payload_key, start=0, length=MAX_PAYLOAD_BYTES)
+            self._large_payload = body.decode("utf-8")
+        return replace(job, payload=self._large_payload)
+
     def _commit(self, job: Job, chunk: Chunk, output: Output | None) -> Job | bool:
         """The job to go on with, or whether the message is done with."""
         nonce, cursor = self._run.nonce, chunk.next_cursor
         if cursor is None:
-            return self._end(lifecycle.finish(job, output=output, nonce=nonce), stats.COMPLETIONS, job)
+            return self._finish(job, output)
         if not self._time_is_up():
             result = self._ports.ledger.move(lifecycle.commit(job, next_cursor=cursor, output=output, nonce=nonce))
             return result.job if isinstance(result, Won) else self._not_won(job, result)
@@ -150,6 +163,19 @@ class _Work:
             return self._end(move, stats.RELEASES, job)
         move = lifecycle.continue_later(job, next_cursor=cursor, output=output, now_ms=self._now(), nonce=nonce)
         return self._send_on(move, stats.CONTINUATIONS, job)
+
+    def _finish(self, job: Job, output: Output | None) -> bool:
+        move = lifecycle.finish(job, output=output, nonce=self._run.nonce)
+        if not self._run.settings.ordered:
+            return self._end(move, stats.COMPLETIONS, job)
+        result = end_and_pass_on(self._ports, self._run.settings, move, job, nonce=self._run.nonce)
+        if isinstance(result, (Lost, OutputTaken)):
+            return self._not_won(job, result)
+        self._run.tally.add(stats.COMPLETIONS)
+        if isinstance(result, Job):
+            self._run.tally.add(stats.HANDOVERS)
+            send_jobs(self._ports, [result])  # unsent, it is in flight all the same, and the sweep heals it
+        return True
 
     # -- the clock
 

@@ -7,9 +7,7 @@ from typing import Final
 from shared.core.runs import Flag
 from shared.errors import InvalidInput
 from shared.ports import Ports
-
-HANDOVER_LEASE_MS: Final = 5_000
-"""A handover commits within this time of reading the flags, or reads them again."""
+from shared.usecases.lines import HANDOVER_LEASE_MS
 
 _POLL_S: Final = 0.5
 

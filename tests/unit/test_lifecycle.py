@@ -58,6 +58,17 @@ WORKER_MOVES: dict[str, Move] = {
     ),
 }
 
+BEHIND = replace(QUEUED, state=State.BEHIND, cursor="", epoch=0, copy=0, lane=None, sent_at_ms=0, hop=0, seq=2)
+DEAD = replace(QUEUED, state=State.DEAD, attempts=5, crashes=1, transport_deaths=1, eligible_ms=NOW_MS - 9)
+
+OTHER_MOVES: dict[str, tuple[Job, Move]] = {
+    "hand_over": (BEHIND, lifecycle.hand_over(BEHIND, ended=QUEUED, lane=Lane.LIVE, now_ms=NOW_MS, nonce="n")),
+    "promote": (BEHIND, lifecycle.promote(BEHIND, nonce="n")),
+    "retry": (DEAD, lifecycle.retry(DEAD, now_ms=NOW_MS, nonce="n")),
+    "skip": (DEAD, lifecycle.skip(DEAD, nonce="n")),
+    "replace": (DEAD, lifecycle.replace_by_another(DEAD, nonce="n")),
+}
+
 
 def after(job: Job, move: Move) -> Job:
     return replace(job, **dict(move.changes))
@@ -70,7 +81,7 @@ def nominee(job: Job) -> Nominee:
 
 
 def test_every_row_of_the_table_has_a_move_and_every_move_a_row() -> None:
-    assert set(WORKER_MOVES) | {"claim", "resend"} == set(lifecycle.TABLE)
+    assert set(WORKER_MOVES) | set(OTHER_MOVES) | {"claim", "resend"} == set(lifecycle.TABLE)
 
 
 @pytest.mark.parametrize("name", WORKER_MOVES)
@@ -87,6 +98,26 @@ def test_a_move_ends_in_the_state_that_the_table_says_and_in_that_states_place(n
     assert result.state is lifecycle.TABLE[name][1]
     if not isinstance(move.place, KeepPlace):
         assert move.place == lifecycle.place_of(result)
+
+
+@pytest.mark.parametrize("name", OTHER_MOVES)
+def test_a_move_of_a_line_or_an_operator_is_fenced_on_what_it_leaves_and_ends_where_the_table_says(name: str) -> None:
+    job, move = OTHER_MOVES[name]
+    result = after(job, move)
+    assert isinstance(move.fence, RowFence)
+    assert (move.fence.state, move.fence.epoch) == (lifecycle.TABLE[name][0], job.epoch)
+    assert result.state is lifecycle.TABLE[name][1]
+    assert move.place == lifecycle.place_of(result)
+
+
+def test_a_handed_over_head_is_claimed_in_the_finished_ones_place() -> None:
+    result = after(*OTHER_MOVES["hand_over"])
+    assert (result.epoch, result.copy, result.hand_until_ms) == (1, 0, QUEUED.hand_until_ms)
+
+
+def test_an_operators_retry_starts_with_fresh_bounds() -> None:
+    result = after(*OTHER_MOVES["retry"])
+    assert (result.attempts, result.crashes, result.transport_deaths, result.retried) == (0, 0, 0, True)
 
 
 @pytest.mark.parametrize("name", ["mark", "unmark", "commit"])

@@ -1,0 +1,97 @@
+"""How a command reaches a deployment: the configuration file, the names of its resources, and ports made of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from shared.aws.wiring import wire
+from shared.config import Environment, load_settings, read_environment
+from shared.core.settings import Settings
+from shared.errors import ConfigError
+from shared.ports import Ports
+
+OUTPUTS: Final[Mapping[str, str]] = {
+    "TableName": "SLUICE_TABLE",
+    "BucketName": "SLUICE_BUCKET",
+    "QueueUrls": "SLUICE_QUEUES",
+}
+"""A stack's output -> the variable under which the functions know the same thing."""
+
+
+class Access(Protocol):
+    """What commands use. Everything is read when a command asks for it: `--help` needs no deployment."""
+
+    def settings(self) -> Settings: ...
+
+    def ports(self) -> Ports: ...
+
+    def deployed_classes(self) -> frozenset[str]:
+        """The job classes of the deployment as it is now, which may not be those of the configuration."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsAccess:
+    """Resources by name from a CDK outputs file, or else from the SLUICE_ variables. Raises `ConfigError`."""
+
+    config: Path | None
+    outputs: Path | None
+    environ: Mapping[str, str]
+
+    def settings(self) -> Settings:
+        return load_settings(self.config or self._named_config())
+
+    def ports(self) -> Ports:
+        return wire(self._environment(), self.settings()).ports
+
+    def deployed_classes(self) -> frozenset[str]:
+        return frozenset(self._environment().queues)
+
+    def _named_config(self) -> Path | None:
+        """As every TOML-configured tool: the variable, the file in this directory, the project's own."""
+        named = self.environ.get("SLUICE_CONFIG")
+        here = Path("sluice.toml")
+        return Path(named) if named else (here if here.is_file() else None)
+
+    def _environment(self) -> Environment:
+        if self.outputs is not None:
+            return read_environment(read_outputs(self.outputs))
+        missing = [name for name in OUTPUTS.values() if not self.environ.get(name, "").strip()]
+        if len(missing) == len(OUTPUTS):
+            expected = "a deployment: --outputs FILE of `cdk deploy --outputs-file FILE`, or the SLUICE_ variables"
+            raise ConfigError([f"--outputs: got nothing, expected {expected}"])
+        return read_environment(self.environ)
+
+
+def read_outputs(path: Path) -> dict[str, str]:
+    """The SLUICE_ variables that a CDK outputs file stands for: {stack: {output: value}}, one stack of it Sluice's."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError([f"{path.name}: got {(error.strerror or 'no answer').lower()}, expected {_FILE}"]) from None
+    except (ValueError, RecursionError):
+        raise ConfigError([f"{path.name}: got text that is not JSON, expected {_FILE}"]) from None
+    stacks = [each for each in _tables(document) if "TableName" in each]
+    if len(stacks) != 1:
+        raise ConfigError([f"{path.name}: got {len(stacks)} stacks with a TableName, expected {_FILE} with one"])
+    faults = [
+        f"{path.name}: {name}: got nothing, expected text"
+        for name in OUTPUTS
+        if not isinstance(stacks[0].get(name), str)
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return {variable: stacks[0][name] for name, variable in OUTPUTS.items()}
+
+
+_FILE: Final = "the outputs file of `cdk deploy --outputs-file`"
+
+
+def _tables(document: Any) -> list[dict[str, Any]]:
+    if not isinstance(document, dict):
+        return []
+    return [each for each in (document, *document.values()) if isinstance(each, dict)]

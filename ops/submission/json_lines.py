@@ -1,0 +1,100 @@
+"""JSON lines: one object a line. The payload stays exactly as it is written: it is cut out, not built again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ops.submission.lines import NumberedLine
+from ops.submission.rows import FIELDS, Row, new_job, unknown_field
+from shared.core.json_text import MAX_DEPTH, kind_of
+from shared.errors import InvalidInput
+
+_OBJECT: Final = "one JSON object on the line"
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_DECODER: Final = json.JSONDecoder()
+
+
+def json_rows(lines: Iterable[NumberedLine], *, default_class: str | None) -> Iterator[Row]:
+    """A row per line. Blank lines are skipped."""
+    for number, line in lines:
+        if isinstance(line, InvalidInput):
+            yield Row(number=number, job=line)
+        elif line.strip():
+            try:
+                yield Row(number=number, job=new_job(fields_of(line), default_class=default_class))
+            except InvalidInput as fault:
+                yield Row(number=number, job=fault)
+
+
+def fields_of(line: str) -> dict[str, Any]:
+    """The object's fields, parsed, the payload as its own text. Raises `InvalidInput` and nothing else."""
+    fields: dict[str, Any] = {}
+    at = _after_space(line, 0)
+    if line[at : at + 1] != "{":
+        raise _other_value(line)
+    at = _after_space(line, at + 1)
+    while line[at : at + 1] != "}":
+        name, at = _name(line, at)
+        if name in fields:
+            raise InvalidInput(name, got="the same key twice", expected="each key once")
+        begin = _after_space(line, at)
+        value, at = _value(line, begin, name)
+        fields[name] = line[begin:at] if name == "payload" else value
+        at = _after_space(line, at)
+        if line[at : at + 1] == ",":
+            at = _after_space(line, at + 1)
+            if line[at : at + 1] == "}":
+                raise _not_json(at)
+        elif line[at : at + 1] != "}":
+            raise _not_json(at)
+    if _after_space(line, at + 1) != len(line):
+        raise _not_json(at + 1)
+    return fields
+
+
+def _name(line: str, at: int) -> tuple[str, int]:
+    if line[at : at + 1] != '"':
+        raise _not_json(at)
+    try:
+        name, at = _DECODER.raw_decode(line, at)
+    except ValueError:
+        raise _not_json(at) from None
+    if name not in FIELDS:
+        raise unknown_field(name)
+    at = _after_space(line, at)
+    if line[at : at + 1] != ":":
+        raise _not_json(at)
+    return name, at + 1
+
+
+def _value(line: str, at: int, name: str) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(line, at)
+    except json.JSONDecodeError as error:
+        raise _not_json(error.pos) from None
+    except ValueError:  # Python's own bound on the digits of an integer
+        raise InvalidInput(name, got="a number with too many digits", expected="a smaller one") from None
+    except RecursionError:
+        raise InvalidInput(name, got=f"JSON nested deeper than {MAX_DEPTH} levels", expected="a JSON value") from None
+
+
+def _other_value(line: str) -> InvalidInput:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        return _not_json(error.pos)
+    except (ValueError, RecursionError):
+        return InvalidInput("line", got="another JSON value", expected=_OBJECT)
+    return InvalidInput("line", got=kind_of(value), expected=_OBJECT)
+
+
+def _not_json(at: int) -> InvalidInput:
+    return InvalidInput("line", got=f"text that is not JSON at column {at + 1}", expected=_OBJECT)
+
+
+def _after_space(line: str, at: int) -> int:
+    found = _SPACE.match(line, at)
+    return at if found is None else found.end()

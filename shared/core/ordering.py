@@ -1,0 +1,58 @@
+"""Ordered matches: who stands where in the line, and what the next head does when its turn comes (I5).
+
+The numbers of a line have no gaps: a skipped job passes its turn on, a replacement takes the dead one's number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from shared.core import lifecycle
+from shared.core.model import Job, Lane, Match, MatchStep, Move, State
+
+
+def enter(match: Match, job: Job) -> MatchStep:
+    """The job joins the end of the line: eligible if it is its turn at once, behind otherwise."""
+    seq = match.tail_seq + 1
+    state = State.WAITING if seq == match.head_seq else State.BEHIND
+    entering = replace(job, seq=seq, state=state)
+    return MatchStep(before=match, after=replace(match, tail_seq=seq), enters=entering)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What decides whether the next head may follow at once: read freshly, and valid for a few seconds only."""
+
+    admits: bool
+    now_ms: int
+    live_window_s: int
+
+    def lane_of(self, job: Job) -> Lane:
+        """The successor's lane, computed anew from its own due time."""
+        fresh = not job.retried and self.now_ms - job.due_ms < self.live_window_s * 1000
+        return Lane.LIVE if fresh else Lane.RECOVERY
+
+
+def pass_on(match: Match, end: Move, ended: Job, successor: Job | None, turn: Turn, *, nonce: str) -> MatchStep:
+    """`end` finishes or skips the head; the next one, if there is one, becomes head in the same transaction.
+
+    It is handed over (claimed at once) only after a finish, and not while paused or halted, not before it is due, not
+    past `hand_until`: chains must neither starve other matches nor outlive a lowered limit. Otherwise it waits.
+    """
+    moves = [end]
+    if successor is not None:
+        handed = end.name == "finish" and turn.admits and successor.due_ms <= turn.now_ms < ended.hand_until_ms
+        moves.append(
+            lifecycle.hand_over(successor, ended=ended, lane=turn.lane_of(successor), now_ms=turn.now_ms, nonce=nonce)
+            if handed
+            else lifecycle.promote(successor, nonce=nonce)
+        )
+    return MatchStep(before=match, after=replace(match, head_seq=match.head_seq + 1), moves=tuple(moves))
+
+
+def replace_head(match: Match, dead: Job, other: Job, *, nonce: str) -> MatchStep:
+    """Another job takes the dead head's number and waits for its tick."""
+    entering = replace(other, seq=dead.seq, state=State.WAITING)
+    return MatchStep(
+        before=match, after=match, moves=(lifecycle.replace_by_another(dead, nonce=nonce),), enters=entering
+    )
