@@ -4,6 +4,7 @@
 BIN := .venv/bin
 EMULATOR := .emulator/bin
 DEPENDENCIES := build/dependencies
+OUTPUTS ?= outputs.json
 PIP_INSTALL := pip install --quiet --disable-pip-version-check --no-input
 
 # The first Python on the path that is new enough; looked for only where an environment has to be built.
@@ -13,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check e2e clean
+.PHONY: help setup demo test check e2e deploy clean
 
 help:  ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +34,12 @@ check: setup  ## Run what CI runs: lint, format, types, tests
 	$(BIN)/pytest
 
 e2e: setup  ## Run the tests that need the emulator
-	$(BIN)/pytest -m e2e tests/e2e
+	$(BIN)/pytest -m e2e tests
+
+# What is deployed now says which classes it has; a first deployment has no outputs to ask: make deploy FIRST=1
+deploy: setup  ## Deploy to AWS, unless a class that goes still has rows
+	$(if $(FIRST),,$(BIN)/python -m ops --outputs $(OUTPUTS) guard)
+	node_modules/.bin/cdk deploy --all --outputs-file $(OUTPUTS)
 
 clean:  ## Remove what was built and cached; the environments stay
 	rm -rf build cdk.out .pytest_cache .mypy_cache .ruff_cache .hypothesis

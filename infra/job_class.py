@@ -15,6 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.function import Shipment, SluiceFunction
+from infra.kind_tables import kind_table_faults
 from infra.ledger import pin, removal
 from shared.core.model import Lane
 from shared.core.settings import MIN_LANE_SLOTS, ClassSettings
@@ -154,7 +155,7 @@ def class_faults(settings: ClassSettings) -> list[str]:
             )
     if settings.tick_interval_s < 60 or settings.tick_interval_s % 60:
         faults.append(f"{where}.tick_interval_s: got {settings.tick_interval_s}, expected whole minutes")
-    return faults
+    return faults + kind_table_faults(settings)
 
 
 def rate(interval_s: int) -> str:

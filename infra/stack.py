@@ -21,13 +21,14 @@ from infra.job_class import (
     class_id,
     two_ticks_s,
 )
+from infra.kind_tables import KIND_TABLES
 from infra.ledger import Ledger, Payloads, pin, removal
 from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, messages_visible
 from shared.core.settings import ClassSettings, Settings
 from shared.errors import ConfigError
 
 # What the use cases behind each handler call. A transaction needs the permissions of its parts and has none of its own.
-# Nothing ever deletes a row, so nobody may.
+# Nothing ever deletes a row of the ledger, so nobody may.
 TICK_ROWS: Final = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 NOMINATE: Final = ("dynamodb:Query",)
 WORK_ROWS: Final = (*TICK_ROWS, "dynamodb:Query")
@@ -187,7 +188,13 @@ class SluiceStack(cdk.Stack):
         worker.allow(CONSUME + SEND, *job_class.queue_arns)
         worker.allow(OBJECTS, self._payloads.objects_arn)
         worker.allow(MISSING_OBJECTS, self._payloads.bucket.bucket_arn)
+        if table := KIND_TABLES.get(job_class.settings.kind):
+            worker.allow(table.actions, self._table_arn(job_class.settings.options[table.option]))
         job_class.feed(worker)
+
+    def _table_arn(self, name: str) -> str:
+        """A table that this stack does not make: of this account and region."""
+        return self.format_arn(service="dynamodb", resource="table", resource_name=name)
 
     def _alarm_table(self) -> list[AlarmSpec]:
         table = [

@@ -261,54 +261,6 @@ class Blobs(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """What a chunk gives back: the next cursor, or None when the job is finished, and a JSON-able output or None."""
-
-    next_cursor: str | None
-    output: Any = None
-
-
-class ChunkContext(Protocol):
-    """What a kind may use while it runs one chunk."""
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the worker's own deadline."""
-        ...
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """What the class's `options` table in `sluice.toml` says to its kind."""
-        ...
-
-    def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One call under a shared permit, with the idempotency key `<job_id>:<cursor>:<call>`."""
-        ...
-
-    def read_blob(self, key: str, *, start: int, length: int) -> bytes: ...
-
-    def put_blob_once(self, key: str, body: bytes, *, content_type: str) -> bool: ...
-
-    def outputs(self) -> list[Any]:
-        """The outputs of this job's committed chunks, parsed, in byte order of their cursors."""
-        ...
-
-    def count(self, name: str, amount: int) -> None:
-        """Add to one of this class's stats counters, for example tokens."""
-        ...
-
-
-class Kind(Protocol):
-    """The code of a job class: one file in `functions/worker/kinds`."""
-
-    calls_per_chunk: int
-
-    def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
-        """Do one chunk from `cursor`. May run again after a crash: name outputs and calls by the idempotency key."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """The world, as one value that the host wires."""
 

@@ -94,7 +94,7 @@ LAWS = (
     ),
     Law(
         says="use cases import only ports, errors, the core and one another",
-        check=only("shared/usecases", "shared.usecases", "shared.ports", "shared.core", "shared.errors"),
+        check=only("shared/usecases", "shared.usecases", "shared.ports", "shared.kind", "shared.core", "shared.errors"),
         caught=(
             ("shared/usecases/work.py", "from shared.aws import queue"),
             ("shared/usecases/work.py", "from shared import config"),

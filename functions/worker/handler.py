@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from shared.aws.wiring import host
-from shared.ports import Kind
+from shared.kind import Kind
 from shared.usecases.intake import batch_response, readable
 from shared.usecases.work import work
 

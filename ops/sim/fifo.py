@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from shared.core.model import Lane, Message
 
@@ -36,6 +36,15 @@ class Stored:
     first_received_ms: int = 0
     visible_at_ms: int = 0
     receipt: str = ""
+    lineage: int = 0
+
+
+class Onlooker(Protocol):
+    """Told of every message that is stored and of every one that is gone, a burial being both."""
+
+    def stored(self, message: Message) -> None: ...
+
+    def gone(self, message: Message) -> None: ...
 
 
 class FifoQueue:
@@ -48,9 +57,13 @@ class FifoQueue:
         dead_letters: FifoQueue | None = None,
         in_flight_cap: int = IN_FLIGHT_CAP,
         searched: int = SEARCHED_MESSAGES,
+        retention_ms: int = RETENTION_MS,
     ) -> None:
         self.name = name
         self.on_change: Callable[[], None] = lambda: None
+        self.onlooker: Onlooker | None = None
+        self.expired = 0
+        self.retention_ms = retention_ms
         self._visibility_ms = visibility_ms
         self._max_receives = max_receives
         self._dead_letters = dead_letters
@@ -72,7 +85,9 @@ class FifoQueue:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
-    def send(self, message: Message, *, group: str, dedup_id: str, lane: Lane, now_ms: int) -> str:
+    def send(
+        self, message: Message, *, group: str, dedup_id: str, lane: Lane, now_ms: int, lineage: int = 0
+    ) -> str:
         """Accept the message, or drop it as a repeat of one sent within 5 minutes; the first one's id either way."""
         for old_id in list(islice(self._dedup, 2)):  # amortised: two out for one in, oldest first
             if now_ms - self._dedup[old_id][0] >= DEDUP_MS:
@@ -81,7 +96,7 @@ class FifoQueue:
         if now_ms - sent_ms < DEDUP_MS:
             return message_id
         self._dedup.pop(dedup_id, None)
-        message_id = self.append(message, group=group, lane=lane, now_ms=now_ms)
+        message_id = self.append(message, group=group, lane=lane, now_ms=now_ms, lineage=lineage)
         self._dedup[dedup_id] = (now_ms, message_id)
         return message_id
 
@@ -129,8 +144,9 @@ class FifoQueue:
                 self._unlock(stored)
         while self._stored:
             oldest = next(iter(self._stored.values()))
-            if now_ms - oldest.enqueued_ms < RETENTION_MS:
+            if now_ms - oldest.enqueued_ms < self.retention_ms:
                 return
+            self.expired += 1
             self._forget(oldest)
             self._unlock(oldest)
 
@@ -146,9 +162,16 @@ class FifoQueue:
 
     # -- inside
 
-    def append(self, message: Message, *, group: str, lane: Lane, now_ms: int) -> str:
+    def lineage_of(self, receipt: str) -> int:
+        """How many workers handed on to one another before this message was sent."""
+        stored = self._in_flight.get(receipt)
+        return 0 if stored is None else stored.lineage
+
+    def append(self, message: Message, *, group: str, lane: Lane, now_ms: int, lineage: int = 0) -> str:
         self._seq += 1
-        stored = Stored(self._seq, f"{self.name}-{self._seq}", message, group, lane, now_ms)
+        stored = Stored(self._seq, f"{self.name}-{self._seq}", message, group, lane, now_ms, lineage=lineage)
+        if self.onlooker is not None:
+            self.onlooker.stored(message)
         self._stored[stored.seq] = stored
         members = self._groups.setdefault(group, {})
         members[stored.seq] = stored
@@ -186,7 +209,8 @@ class FifoQueue:
         return self._in_flight.get(receipt)
 
     def _forget(self, stored: Stored) -> None:
-        self._stored.pop(stored.seq, None)
+        if self._stored.pop(stored.seq, None) is not None and self.onlooker is not None:
+            self.onlooker.gone(stored.message)
         members = self._groups.get(stored.group, {})
         members.pop(stored.seq, None)
         if not members:

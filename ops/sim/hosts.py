@@ -22,14 +22,27 @@ TickEntry: TypeAlias = Callable[[int, str, int], object]
 
 POLL_MS: Final = 20
 
+RECURSION_LIMIT: Final = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingFaults:
-    """Chances per batch. A duplicate runs the same deliveries in a second invocation at the same time (TRAPS 11);
-    a throttled batch is received and never run, which burns its receives (TRAPS 10)."""
+    """Chances per batch. A duplicate runs the same deliveries in a second invocation, at the same time or up to
+    `late_ms` later (TRAPS 11); a throttled batch is received and never run, which burns its receives (TRAPS 10)."""
 
     duplicate: float = 0.0
+    late_ms: int = 0
     throttled: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosting:
+    """How functions are run. A container that rested for longer than `warm_ms` is gone, and its successor needs
+    `cold_start_ms` before it begins. Unless allowed, a chain of `RECURSION_LIMIT` workers is stopped (TRAPS 15)."""
+
+    cold_start_ms: tuple[int, int] = (0, 0)
+    warm_ms: int = 600_000
+    recursion_allowed: bool = True
 
 
 class EventSourceMapping:
@@ -51,9 +64,13 @@ class EventSourceMapping:
         batch_size: int,
         timeout_ms: int,
         faults: MappingFaults | None = None,
+        hosting: Hosting | None = None,
     ) -> None:
         self.batches = 0
+        self.cold_starts = 0
+        self.stopped_chains = 0
         self.enabled = True
+        self.faults = faults or MappingFaults()
         self._world = world
         self._queue = queue
         self._source = source
@@ -61,7 +78,8 @@ class EventSourceMapping:
         self._free = slots
         self._batch_size = batch_size
         self._timeout_ms = timeout_ms
-        self._faults = faults or MappingFaults()
+        self._hosting = hosting or Hosting()
+        self._warm_until_ms: list[int] = []
         self._rng: random.Random = world.random(f"mapping/{source.name}")
         self._polling = False
         self._wake_ms: int | None = None
@@ -79,29 +97,59 @@ class EventSourceMapping:
             if not deliveries:
                 break
             self.batches += 1
-            if not self._hits(self._faults.throttled):
+            if not self._hits(self.faults.throttled) and not self._stops(deliveries):
                 self._invoke(deliveries)
-                if self._hits(self._faults.duplicate):
-                    self._invoke(deliveries)
+                if self._hits(self.faults.duplicate):
+                    self._repeat(deliveries)
         self._polling = False  # only now: what receiving itself changed has been seen by this very loop
         self._wake_for_expiry()
 
     def _hits(self, chance: float) -> bool:
         return chance > 0 and self._rng.random() < chance
 
+    def _stops(self, deliveries: list[Delivery]) -> bool:
+        """Recursive-loop detection: the batch is not run, and its messages go the way of all that is never run."""
+        if self._hosting.recursion_allowed or self._lineage(deliveries) < RECURSION_LIMIT:
+            return False
+        self.stopped_chains += 1
+        return True
+
+    def _lineage(self, deliveries: list[Delivery]) -> int:
+        return max(self._source.lineage_of(delivery.receipt) for delivery in deliveries)
+
+    def _repeat(self, deliveries: list[Delivery]) -> None:
+        """At-least-once delivery: at once, or when everybody has forgotten the first one."""
+        late_ms = self._rng.randint(0, self.faults.late_ms)
+        self._world.at(self._world.now_ms + late_ms, partial(self._invoke, deliveries))
+
     def _invoke(self, deliveries: list[Delivery]) -> None:
         self._free -= 1
         name = self._world.new_id(self._source.name)
-        end_ms = self._world.now_ms + self._timeout_ms
-        self._world.spawn(
+        start_ms = self._world.now_ms + self._cold_start_ms()
+        skew_ms = 0 if self._world.skew_ms is None else self._world.skew_ms(name)
+        invocation = self._world.spawn(
             name,
-            partial(self._entry, deliveries, name, end_ms),
+            partial(self._entry, deliveries, name, start_ms + self._timeout_ms + skew_ms),
+            start_ms,
             timeout_ms=self._timeout_ms,
             on_end=partial(self._ended, deliveries),
         )
+        invocation.lineage = self._lineage(deliveries)
+
+    def _cold_start_ms(self) -> int:
+        """The container that ended last is taken first, as Lambda does it: the others get old."""
+        now_ms = self._world.now_ms
+        if self._warm_until_ms and self._warm_until_ms[-1] > now_ms:
+            self._warm_until_ms.pop()
+            return 0
+        self._warm_until_ms.clear()
+        self.cold_starts += 1
+        return self._rng.randint(*self._hosting.cold_start_ms)
 
     def _ended(self, deliveries: list[Delivery], invocation: Invocation) -> None:
         self._free += 1
+        if invocation.outcome in (Outcome.RETURNED, Outcome.RAISED):
+            self._warm_until_ms.append(self._world.now_ms + self._hosting.warm_ms)
         ids = {delivery.message_id for delivery in deliveries}
         failed = invocation.value if invocation.outcome is Outcome.RETURNED else None
         if isinstance(failed, list) and ids.issuperset(failed):
@@ -148,12 +196,12 @@ class Schedule:
     ) -> None:
         self.fired = 0
         self.enabled = True
+        self.faults = faults or ScheduleFaults()
         self._world = world
         self._name = name
         self._entry = entry
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
-        self._faults = faults or ScheduleFaults()
         self._retries = retries
         self._rng: random.Random = world.random(f"schedule/{name}")
 
@@ -180,10 +228,10 @@ class Schedule:
 
     def _due(self, scheduled_ms: int) -> None:
         self._arm(scheduled_ms + self._interval_ms)
-        if not self.enabled or self._rng.random() < self._faults.miss:
+        if not self.enabled or self._rng.random() < self.faults.miss:
             return
-        for _ in range(2 if self._rng.random() < self._faults.double else 1):
-            late_ms = self._rng.randint(*self._faults.late_ms)
+        for _ in range(2 if self._rng.random() < self.faults.double else 1):
+            late_ms = self._rng.randint(*self.faults.late_ms)
             self.fire(scheduled_ms, at_ms=scheduled_ms + late_ms, retries=self._retries)
 
     def _ended(self, scheduled_ms: int, retries: int, invocation: Invocation) -> None:

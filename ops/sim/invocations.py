@@ -37,6 +37,10 @@ class Invocation:
     error: Exception | None = None
     ended_ms: int | None = None
     death: Outcome | None = None
+    skew_ms: int = 0
+    """How far its clock is from the world's."""
+    lineage: int = 0
+    """How many workers handed on to one another before it: what recursion detection counts."""
     tasks: list[Task] = field(default_factory=list, repr=False)
     on_end: Callable[[Invocation], None] | None = field(default=None, repr=False)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ops.sim.world import World
 from shared.core.model import Job
-from shared.ports import Chunk, ChunkContext, Kind
+from shared.kind import Chunk, ChunkContext, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,24 @@ class SimKind:
 
 
 class WatchedKind:
-    """Any kind, with a record of the chunks it was asked for."""
+    """Any kind, with a record of the chunks it was asked for, and for onlookers what it raised."""
 
     def __init__(self, world: World, kind: Kind) -> None:
         self.calls_per_chunk = kind.calls_per_chunk
         self.starts: list[ChunkStart] = []
+        self.on_start: Callable[[ChunkStart], None] | None = None
+        self.on_error: Callable[[Job, Exception], None] | None = None
         self._world = world
         self._kind = kind
 
     def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
-        self.starts.append(ChunkStart(self._world.now_ms, job.job_id, cursor, job.epoch))
-        return self._kind.process_chunk(job, cursor, context)
+        start = ChunkStart(self._world.now_ms, job.job_id, cursor, job.epoch)
+        self.starts.append(start)
+        if self.on_start is not None:
+            self.on_start(start)
+        try:
+            return self._kind.process_chunk(job, cursor, context)
+        except Exception as error:
+            if self.on_error is not None:
+                self.on_error(job, error)
+            raise

@@ -68,6 +68,8 @@ class MemoryLedger:
         self.writes: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
+        self.on_step: Callable[[Step], None] | None = None
+        self.on_new: Callable[[Job], None] | None = None
         self._now_ms = now_ms
         self._keep_steps = keep_steps
         self._outputs: dict[str, dict[str, Output]] = {}
@@ -242,8 +244,11 @@ class MemoryLedger:
         self._put(job, row.place if isinstance(move.place, KeepPlace) else _key_of(move.place))
         if move.output is not None:
             self._outputs.setdefault(move.job_id, {})[move.output.cursor] = move.output
+        step = Step(self._now_ms(), move.name, row.job, job)
         if self._keep_steps:
-            self.steps.append(Step(self._now_ms(), move.name, row.job, job))
+            self.steps.append(step)
+        if self.on_step is not None:
+            self.on_step(step)
         return job
 
     def _put(self, job: Job, place: IndexKey | None) -> None:
@@ -253,6 +258,8 @@ class MemoryLedger:
         self.states[job.state] += 1
         self.rows[job.job_id] = Row(job, place)
         self._index.shift(job, None if row is None else row.place, place)
+        if row is None and self.on_new is not None:
+            self.on_new(job)
 
     def _is_ours(self, move: Move, row: Row) -> bool:
         """The fence does not hold because our own first attempt won: the row is exactly what the move makes of it.

@@ -42,12 +42,14 @@ class MemoryQueue:
         *,
         entry_fault: EntryFaultHook | None = None,
         in_flight_cap: int = IN_FLIGHT_CAP,
+        lineage: Callable[[], int] = lambda: 0,
     ) -> None:
         self.refuse_extensions = False
         self.send_calls = 0
         self.sent: list[str] = []
         self._now_ms = now_ms
         self._entry_fault = entry_fault
+        self._lineage = lineage
         self._by_name: dict[str, FifoQueue] = {}
         self._lanes: dict[tuple[str, Lane], FifoQueue] = {}
         self._dead: dict[str, FifoQueue] = {}
@@ -67,7 +69,14 @@ class MemoryQueue:
             if fault in (None, EntryFault.UNKNOWN_SENT):
                 message = outgoing.message
                 self.sent.append(
-                    queue.send(message, group=outgoing.group, dedup_id=message.dedup_id, lane=lane, now_ms=now_ms)
+                    queue.send(
+                        message,
+                        group=outgoing.group,
+                        dedup_id=message.dedup_id,
+                        lane=lane,
+                        now_ms=now_ms,
+                        lineage=self._lineage(),
+                    )
                 )
             if fault is None:
                 successful.add(position)
@@ -84,6 +93,10 @@ class MemoryQueue:
         return self._queue_of(delivery).change_visibility(delivery.receipt, seconds=seconds, now_ms=self._now_ms())
 
     # -- what only the hosts and tests ask
+
+    @property
+    def queues(self) -> list[FifoQueue]:
+        return list(self._by_name.values())
 
     def lane(self, job_class: str, lane: Lane) -> FifoQueue:
         return self._lanes[job_class, lane]

@@ -53,7 +53,8 @@ class VirtualClock:
         self._world = world
 
     def now_ms(self) -> int:
-        return self._world.now_ms
+        current = self._world.current
+        return self._world.now_ms if current is None else self._world.now_ms + current.skew_ms
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:

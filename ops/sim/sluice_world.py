@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from ops.sim.faults import FaultHook
-from ops.sim.hosts import EventSourceMapping, MappingFaults, Schedule, ScheduleFaults, TickEntry, WorkEntry
+from ops.sim.hosts import EventSourceMapping, Hosting, MappingFaults, Schedule, ScheduleFaults, TickEntry, WorkEntry
 from ops.sim.invocations import Invocation, Latency, Outcome
 from ops.sim.kinds import SimKind, WatchedKind
 from ops.sim.memory_blobs import MemoryBlobs
@@ -28,12 +28,15 @@ from ops.sim.world import START_MS, World
 from shared.core.model import Job, Lane, NewJob
 from shared.core.settings import ClassSettings, Settings, UpstreamSettings
 from shared.errors import Retryable
-from shared.ports import Delivery, Kind, Ports
+from shared.kind import Kind
+from shared.ports import Delivery, Ports
 from shared.usecases.dead_letter import read_dead_letters
 from shared.usecases.operate import pause, resume
 from shared.usecases.submit import SubmitReport, submit_jobs
 from shared.usecases.tick import TickRequest, run_tick
 from shared.usecases.work import work
+
+KindsOf: TypeAlias = Callable[[World], Mapping[str, Kind]]
 
 _SUBMISSIONS: Final = 3
 _DEAD_LETTER_SLOTS: Final = 2
@@ -59,14 +62,16 @@ class SimSluice:
         mapping_faults: MappingFaults | None = None,
         entry_fault: EntryFaultHook | None = None,
         truths: Mapping[str, UpstreamTruth] | None = None,
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, Kind] | KindsOf | None = None,
+        hosting: Hosting | None = None,
         keep_trace: bool = True,
     ) -> None:
         hooks = [*faults, *([] if crash is None else [crash])]
         self.settings = settings
         self.world = World(seed, latency=latency, faults=hooks, keep_trace=keep_trace)
         self.ledger = MemoryLedger(self._now_ms, staleness=staleness)
-        self.queue = MemoryQueue(settings, self._now_ms, entry_fault=entry_fault)
+        self.queue = MemoryQueue(settings, self._now_ms, entry_fault=entry_fault, lineage=self._lineage)
+        self._hosting = hosting
         self.limiter = MemoryLimiter()
         self.upstream = SimUpstream(self.world, truths)
         self.blobs = MemoryBlobs()
@@ -77,6 +82,8 @@ class SimSluice:
         self.schedules: dict[str, Schedule] = {}
         self.mappings: list[EventSourceMapping] = []
         self._jitter = self.world.random("jitter").random
+        if kinds is not None and not isinstance(kinds, Mapping):
+            kinds = kinds(self.world)
         for job_class in settings.classes.values():
             kind = (kinds or {}).get(job_class.kind) or SimKind(
                 self.world, calls_per_chunk=0 if job_class.upstream is None else 1
@@ -146,6 +153,12 @@ class SimSluice:
     def _now_ms(self) -> int:
         return self.world.now_ms
 
+    def _lineage(self) -> int:
+        """What a worker sends carries its lineage on; anybody else begins a new one."""
+        current = self.world.current
+        is_worker = current is not None and not current.name.partition("/")[2].startswith(("tick", "dead"))
+        return current.lineage + 1 if current is not None and is_worker else 0
+
     def _drained(self) -> bool:
         return not self.world.running and self.ledger.open_rows == 0
 
@@ -186,6 +199,7 @@ class SimSluice:
                     batch_size=job_class.batch_size,
                     timeout_ms=job_class.function_timeout_s * 1000,
                     faults=mapping_faults,
+                    hosting=self._hosting,
                 )
             )
         self.mappings.append(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ops.sim.limits import Gate, HiddenLimit, LimiterKind, gate_of, retry_after_s
 from ops.sim.world import World
 from shared.core.settings import Consequence, UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, UpstreamFailed, UpstreamHeld, UpstreamRejected
 
 TOO_MANY: Final = 429
+OVERLOADED: Final = 503
 OK: Final = 200
 
 
@@ -34,27 +35,44 @@ StatusHook: TypeAlias = Callable[[str, int], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamTruth:
-    """What the upstream really allows, which may differ from what was declared of it.
+class Tail:
+    """The slow ones: this share of the calls takes a time from `ms` instead."""
 
-    A token bucket of `bucket_calls` (None: one second's worth). `idempotent` False makes repeats visible as effects.
+    share: float
+    ms: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTruth:
+    """What the upstream really does, which may differ from what was declared of it.
+
+    `limit_per_s` holds until the first of `changes` (at a time in milliseconds). `bucket_calls` is the burst: None is
+    one second's worth for a bucket, nothing for a window. `overloaded` answers this share of the allowed calls with
+    `overload_status`. `idempotent` False makes repeats visible as effects.
     """
 
     limit_per_s: float
+    changes: tuple[tuple[int, float], ...] = ()
+    limiter: LimiterKind = LimiterKind.TOKEN_BUCKET
     bucket_calls: float | None = None
+    window_ms: int = 1000
     latency_ms: tuple[int, int] = (80, 120)
+    tail: Tail | None = None
+    overloaded: float = 0.0
+    overload_status: int = OVERLOADED
     idempotent: bool = True
     status: StatusHook | None = None
 
     @property
-    def capacity(self) -> float:
-        return max(1.0, self.limit_per_s) if self.bucket_calls is None else self.bucket_calls
+    def limit(self) -> HiddenLimit:
+        return HiddenLimit(per_s=self.limit_per_s, changes=self.changes)
 
+    def gate(self) -> Gate:
+        return gate_of(self.limiter, self.limit, burst_calls=self.bucket_calls, window_ms=self.window_ms)
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at_ms: int
+    def draw_latency_ms(self, rng: random.Random) -> int:
+        slow = self.tail is not None and rng.random() < self.tail.share
+        return rng.randint(*(self.tail.ms if slow and self.tail else self.latency_ms))
 
 
 class SimUpstream:
@@ -64,14 +82,12 @@ class SimUpstream:
         self.truths = dict(truths or {})
         self.calls: list[UpstreamCall] = []
         self.effects: Counter[str] = Counter()
+        self.refusals = 0
+        self.on_call: Callable[[UpstreamCall], None] | None = None
         self._world = world
         self._rng: random.Random = world.random("upstream")
-        self._buckets: dict[str, _Bucket] = {}
+        self._gates: dict[str, Gate] = {}
         self._answers: dict[str, Mapping[str, Any]] = {}
-
-    @property
-    def refusals(self) -> int:
-        return sum(call.status == TOO_MANY for call in self.calls)
 
     def call(
         self, upstream: UpstreamSettings, body: Mapping[str, Any], *, idempotency_key: str, timeout_s: float
@@ -79,9 +95,9 @@ class SimUpstream:
         """The effect happens on arrival, the answer comes a latency later: in between the caller can die."""
         truth = self._truth(upstream)
         status, wait_s = self._status(upstream, truth, idempotency_key)
-        self.calls.append(UpstreamCall(self._world.now_ms, upstream.name, idempotency_key, status))
+        self._note(UpstreamCall(self._world.now_ms, upstream.name, idempotency_key, status))
         answer = self._effect(truth, body, idempotency_key) if status == OK else {}
-        latency_ms, timeout_ms = self._rng.randint(*truth.latency_ms), int(timeout_s * 1000)
+        latency_ms, timeout_ms = truth.draw_latency_ms(self._rng), int(timeout_s * 1000)
         self._world.sleep(min(latency_ms, timeout_ms))
         if latency_ms > timeout_ms:
             raise UpstreamFailed()
@@ -98,19 +114,20 @@ class SimUpstream:
         forced = None if truth.status is None else truth.status(key, self._world.now_ms)
         if forced is not None:
             return forced, None
-        wait_s = self._take_token(upstream.name, truth)
-        return (OK, None) if wait_s is None else (TOO_MANY, wait_s)
+        if upstream.name not in self._gates:
+            self._gates[upstream.name] = truth.gate()
+        wait_s = self._gates[upstream.name].admit(self._world.now_ms)
+        if wait_s is not None:
+            return TOO_MANY, retry_after_s(wait_s)
+        if truth.overloaded and self._rng.random() < truth.overloaded:
+            return truth.overload_status, None
+        return OK, None
 
-    def _take_token(self, name: str, truth: UpstreamTruth) -> float | None:
-        """None, or the whole seconds until a token is there: what Retry-After can say."""
-        now_ms = self._world.now_ms
-        bucket = self._buckets.setdefault(name, _Bucket(truth.capacity, now_ms))
-        earned = (now_ms - bucket.at_ms) / 1000 * truth.limit_per_s
-        bucket.tokens, bucket.at_ms = min(truth.capacity, bucket.tokens + earned), now_ms
-        if bucket.tokens >= 1:
-            bucket.tokens -= 1
-            return None
-        return float(math.ceil((1 - bucket.tokens) / truth.limit_per_s)) if truth.limit_per_s > 0 else 60.0
+    def _note(self, call: UpstreamCall) -> None:
+        self.calls.append(call)
+        self.refusals += call.status == TOO_MANY
+        if self.on_call is not None:
+            self.on_call(call)
 
     def _effect(self, truth: UpstreamTruth, body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         if truth.idempotent and key in self._answers:

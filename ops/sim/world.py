@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -19,6 +19,9 @@ from ops.sim.faults import Call, Die, Fail, Fault, FaultHook, Repeat, Stall, Whe
 from ops.sim.invocations import Action, Crash, Invocation, Latency, Outcome, Task, live, record
 
 Result = TypeVar("Result")
+
+Watch: TypeAlias = Callable[[Invocation, str, Callable[[], Any], Any], None]
+"""(invocation, point, the effect with its arguments, its answer), after every effect of a port."""
 
 START_MS: Final = 1_796_040_000_000
 """2026-11-30T12:00Z, a whole minute: every world begins here unless told otherwise."""
@@ -45,6 +48,9 @@ class World:
         self.trace: list[Call] = []
         self.calls = 0
         self.invocations: list[Invocation] = []
+        self.watch: Watch | None = None
+        self.after_event: Action | None = None
+        self.skew_ms: Callable[[str], int] | None = None
         self.running: dict[Invocation, None] = {}
         self._keep_trace = keep_trace
         self._rng = self.random("order")
@@ -81,6 +87,8 @@ class World:
             time_ms, _, _, action = heapq.heappop(self._heap)
             self.now_ms = time_ms
             action()
+            if self.after_event is not None:
+                self.after_event()
             if stop is not None and stop():
                 return
         if until is not None:
@@ -99,6 +107,8 @@ class World:
     ) -> Invocation:
         """Start `fn` as an invocation at `at_ms`; `timeout_ms` later it is killed. `on_end` runs in the hub."""
         invocation = Invocation(name, self.now_ms if at_ms is None else max(at_ms, self.now_ms), on_end=on_end)
+        if self.skew_ms is not None:
+            invocation.skew_ms = self.skew_ms(name)
         self.invocations.append(invocation)
         self.running[invocation] = None
         self._start(invocation, partial(record, invocation, fn), at_ms=invocation.at_ms)
@@ -150,9 +160,9 @@ class World:
         self._strike(task, call, When.BEFORE)
         self._pause(task, latency_ms - latency_ms // 2)
         try:
-            answer = effect()
+            answer = self._applied(task, point, effect)
             if self._strike(task, call, When.AFTER):
-                answer = effect()
+                answer = self._applied(task, point, effect)
         finally:  # an error is an answer too: it travels back as long
             if task.invocation.death is None:
                 self._pause(task, latency_ms // 2)
@@ -165,7 +175,25 @@ class World:
         else:
             self._pause(self._current, ms)
 
+    @property
+    def current(self) -> Invocation | None:
+        """The invocation that runs at this moment; None in the hub and outside."""
+        return None if self._current is None else self._current.invocation
+
+    def die(self) -> NoReturn:
+        """The current invocation takes its own process down: what a job's code can do to its worker."""
+        if self._current is None:
+            raise RuntimeError("nothing runs that could die")
+        self._current.invocation.death = Outcome.CRASHED
+        raise Crash
+
     # -- inside
+
+    def _applied(self, task: Task, point: str, effect: Callable[[], Result]) -> Result:
+        answer = effect()
+        if self.watch is not None:
+            self.watch(task.invocation, point, effect, answer)
+        return answer
 
     def _record_call(self, point: str, task: Task) -> Call:
         self.calls += 1

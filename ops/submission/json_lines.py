@@ -47,26 +47,27 @@ def fields_of(line: str) -> dict[str, Any]:
         if line[at : at + 1] == ",":
             at = _after_space(line, at + 1)
             if line[at : at + 1] == "}":
-                raise _not_json(at)
+                raise _not_json(line, at)
         elif line[at : at + 1] != "}":
-            raise _not_json(at)
-    if _after_space(line, at + 1) != len(line):
-        raise _not_json(at + 1)
+            raise _not_json(line, at)
+    end = _after_space(line, at + 1)
+    if end != len(line):
+        raise _not_json(line, end)
     return fields
 
 
 def _name(line: str, at: int) -> tuple[str, int]:
     if line[at : at + 1] != '"':
-        raise _not_json(at)
+        raise _not_json(line, at)
     try:
         name, at = _DECODER.raw_decode(line, at)
     except ValueError:
-        raise _not_json(at) from None
+        raise _not_json(line, at) from None
     if name not in FIELDS:
         raise unknown_field(name)
     at = _after_space(line, at)
     if line[at : at + 1] != ":":
-        raise _not_json(at)
+        raise _not_json(line, at)
     return name, at + 1
 
 
@@ -74,7 +75,7 @@ def _value(line: str, at: int, name: str) -> tuple[Any, int]:
     try:
         return _DECODER.raw_decode(line, at)
     except json.JSONDecodeError as error:
-        raise _not_json(error.pos) from None
+        raise _not_json(line, error.pos) from None
     except ValueError:  # Python's own bound on the digits of an integer
         raise InvalidInput(name, got="a number with too many digits", expected="a smaller one") from None
     except RecursionError:
@@ -85,14 +86,16 @@ def _other_value(line: str) -> InvalidInput:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        return _not_json(error.pos)
+        return _not_json(line, error.pos)
     except (ValueError, RecursionError):
         return InvalidInput("line", got="another JSON value", expected=_OBJECT)
     return InvalidInput("line", got=kind_of(value), expected=_OBJECT)
 
 
-def _not_json(at: int) -> InvalidInput:
-    return InvalidInput("line", got=f"text that is not JSON at column {at + 1}", expected=_OBJECT)
+def _not_json(line: str, at: int) -> InvalidInput:
+    cut_off = not line[at:].strip()
+    got = "an object that is cut off" if cut_off else f"text that is not JSON at column {at + 1}"
+    return InvalidInput("line", got=got, expected=_OBJECT)
 
 
 def _after_space(line: str, at: int) -> int:

@@ -119,7 +119,7 @@ class Submission:
         pauses: Iterator[float] = iter(PAUSES_S)
         for attempt in count(1):
             try:
-                return create_wave(self._ports, wave, nonce=nonce)
+                return create_wave(self._ports, self._settings, wave, nonce=nonce)
             except Retryable as error:
                 pause_s = next(pauses, None)
                 if pause_s is None or self._interrupts.asked:

@@ -56,7 +56,7 @@ class Matches:
 
 
 def _judged(answers: list[Answer], *, moves: int, outputs: int) -> StepResult:
-    """By whose condition failed: the first row's stops the caller, the line's or a later row's makes it read again."""
+    """By whose condition failed: the first row stops the caller, the line and any later row make it read again."""
     unmet = [isinstance(answer, Unmet) for answer in answers]
     if moves and unmet[0]:
         return Lost()

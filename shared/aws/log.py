@@ -8,10 +8,12 @@ from aws_lambda_powertools import Logger
 class JsonLog:
     """`event` is the stable name to search for. Callers pass counts, classes and reason codes only (I12).
 
+    The service is POWERTOOLS_SERVICE_NAME, the function's, unless given.
+
     Never the Lambda event: no `inject_lambda_context(log_event=...)`, it prints bearer tokens and payloads (TRAPS 34).
     """
 
-    def __init__(self, service: str = "sluice") -> None:
+    def __init__(self, service: str | None = None) -> None:
         self._service = service
         self._made: Logger | None = None
 

@@ -68,6 +68,15 @@ def read_inflight(ports: Ports, settings: ClassSettings) -> list[Nominee]:
     return [row for rows in ports.parallel.map(read, partitions) for row in rows]
 
 
+def count_inflight(ports: Ports, settings: ClassSettings) -> int:
+    """How many rows `read_inflight` would read."""
+    partitions = [work_index.inflight_partition(settings.name, shard=shard) for shard in range(SHARDS)]
+    counts = ports.parallel.map(
+        lambda partition: ports.ledger.count(partition, low=work_index.at(0), high=_END), partitions
+    )
+    return sum(counts)
+
+
 def _spans(settings: ClassSettings, now_ms: int) -> list[tuple[str, str, str, str]]:
     """(what is counted, partition, low, high) for every list."""
     later = (work_index.at(now_ms + 1), _END)

@@ -11,7 +11,8 @@ from shared.core.model import Job, Lost, Move, Output, OutputTaken, StartMark, W
 from shared.core.payloads import MAX_PAYLOAD_BYTES
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadChunk, LedgerUnavailable, NoProgress
-from shared.ports import Chunk, Delivery, Jitter, Kind, Ports
+from shared.kind import Chunk, Kind
+from shared.ports import Delivery, Jitter, Ports
 from shared.usecases.chunk_context import WorkerContext
 from shared.usecases.class_watch import ClassWatch
 from shared.usecases.endings import ending_of, tell_everyone

@@ -11,6 +11,7 @@ from shared.core.settings import Settings
 from shared.errors import InvalidInput
 from shared.ports import Ports
 from shared.usecases.admission import Admitted, admit
+from shared.usecases.lines import join_line
 
 BATCH: Final = 25
 """Rows of one conditional request to the ledger."""
@@ -70,7 +71,7 @@ def submit_jobs(ports: Ports, settings: Settings, jobs: Iterable[NewJob], *, non
 
     rows = admitted(ports, settings, enumerate(jobs), refuse=refuse)
     for number, wave in enumerate(waves(rows)):
-        report.add(create_wave(ports, wave, nonce=wave_nonce(nonce, number)))
+        report.add(create_wave(ports, settings, wave, nonce=wave_nonce(nonce, number)))
     report.refused.sort(key=lambda refusal: refusal.position)
     return report
 
@@ -115,16 +116,13 @@ def waves(rows: Iterable[tuple[int, Admitted]]) -> Iterator[Wave]:
         yield wave
 
 
-def create_wave(ports: Ports, wave: Wave, *, nonce: str) -> SubmitReport:
+def create_wave(ports: Ports, settings: Settings, wave: Wave, *, nonce: str) -> SubmitReport:
     """Objects first, then rows: a row never points at nothing. Doing it again changes nothing and says the same."""
     bodies = {row.job.payload_key: row.body for _, row in wave if row.body is not None}
     ports.parallel.map(lambda each: _put(ports, *each), list(bodies.items()))
     jobs = [replace(row.job, nonce=nonce) for _, row in wave]
-    batches: list[Sequence[Job]] = [jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH)]
-    answers = ports.parallel.map(ports.ledger.create, batches)
     report = SubmitReport()
-    created = (answer for batch in answers for answer in batch)
-    for (position, _), answer in zip(wave, created, strict=True):
+    for (position, _), answer in zip(wave, _create(ports, settings, jobs), strict=True):
         if answer is Created.CREATED:
             report.created += 1
         elif answer is Created.EXISTING:
@@ -132,6 +130,35 @@ def create_wave(ports: Ports, wave: Wave, *, nonce: str) -> SubmitReport:
         else:
             report.refused.append(Refusal.of(position, CONFLICT))
     return report
+
+
+def _create(ports: Ports, settings: Settings, jobs: Sequence[Job]) -> list[Created]:
+    """Unordered rows in batches; those of an ordered match one after the other, in the order of their submission."""
+
+    def create(part: list[int]) -> list[Created]:
+        rows = [jobs[place] for place in part]
+        if settings.classes[rows[0].job_class].ordered:
+            return [join_line(ports, row) for row in rows]
+        return ports.ledger.create(rows)
+
+    parts = _parts(settings, jobs)
+    answers: dict[int, Created] = {}
+    for part, created in zip(parts, ports.parallel.map(create, parts), strict=True):
+        answers |= dict(zip(part, created, strict=True))
+    return [answers[place] for place in range(len(jobs))]
+
+
+def _parts(settings: Settings, jobs: Sequence[Job]) -> list[list[int]]:
+    batches: list[list[int]] = []
+    lines: dict[tuple[str, str], list[int]] = {}
+    for place, job in enumerate(jobs):
+        if settings.classes[job.job_class].ordered:
+            lines.setdefault((job.job_class, job.match_id), []).append(place)
+        elif batches and len(batches[-1]) < BATCH:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return [*batches, *lines.values()]
 
 
 def _put(ports: Ports, key: str, body: bytes) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from shared.core import stats
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import QueueUnavailable
-from shared.ports import Delivery, Jitter, Kind, Ports
+from shared.kind import Kind
+from shared.ports import Delivery, Jitter, Ports
 from shared.usecases.class_watch import ClassWatch
 from shared.usecases.message import Invocation, work_message
 from shared.usecases.tally import Tally

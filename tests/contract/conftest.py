@@ -11,7 +11,8 @@ import pytest
 from ops.local.emulator import DEFAULT_VENV, Emulator
 from shared.ports import Blobs, Ledger, Limiter, WorkQueue
 from tests.contract.moto_world import moto_aws
-from tests.contract.worlds import AwsWorld, MemoryWorld, aws_client, memory_world
+from tests.contract.runs import KEY, NEXT
+from tests.contract.worlds import NOW_MS, AwsWorld, MemoryWorld, aws_client, memory_world
 
 MEMORY, MOTO, EMULATOR = "memory", "moto", pytest.param("emulator", marks=pytest.mark.e2e)
 
@@ -67,3 +68,10 @@ def queue(world: MemoryWorld | AwsWorld) -> WorkQueue:
 @pytest.fixture
 def blobs(world: MemoryWorld | AwsWorld) -> Blobs:
     return world.blobs
+
+
+@pytest.fixture
+def admitted(ledger: Ledger) -> Ledger:
+    for key in (KEY, NEXT):
+        assert ledger.admit_run(key, source="schedule", now_ms=NOW_MS)
+    return ledger

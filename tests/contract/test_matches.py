@@ -7,17 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shared.core import lifecycle, ordering, work_index
-from shared.core.model import (
-    Job,
-    Lost,
-    Match,
-    MatchChanged,
-    MatchStep,
-    Output,
-    OutputTaken,
-    State,
-    Stepped,
-)
+from shared.core.model import Job, Lost, Match, MatchChanged, MatchStep, Output, OutputTaken, State, Stepped
 from shared.core.ordering import Turn
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger

@@ -1,81 +1,15 @@
-"""Runs, the class lock and control (rule 5)."""
+"""Runs and the class lock (rule 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from shared.core.model import LaneCounts
-from shared.core.runs import (
-    HISTORY_TICKS,
-    Admission,
-    Busy,
-    Carry,
-    Control,
-    Ended,
-    Flag,
-    Run,
-    RunKey,
-    RunState,
-    Taken,
-    TakeResult,
-    TickClose,
-    TickLine,
-    TickMemory,
-)
-from shared.errors import LedgerUnavailable
+from shared.core.runs import Busy, Carry, Control, Ended, Run, RunKey, RunState, Taken
 from shared.ports import Ledger
-from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
-
-KEY = RunKey.of(CLASS, NOW_MS)
-NEXT = RunKey.of(CLASS, NOW_MS + 60_000)
-UNTIL_MS = NOW_MS + 50_000
-PLAN = TickMemory(budget=7, carry=Carry(live=-300_000_000, recovery=600_000_000), planned_at_ms=NOW_MS)
-FLAG = Flag(by="operator@example", why="quota – bis morgen", at_ms=NOW_MS)
-
-
-def a_line(number: int = 0, *, eta_s: float | None = 81.25) -> TickLine:
-    return TickLine(
-        run_id=KEY.run_id,
-        at_ms=NOW_MS + number,
-        paused=False,
-        waiting=LaneCounts(live=3, recovery=2000),
-        later=1,
-        behind=0,
-        in_flight=40,
-        dead=2,
-        budget=7,
-        admitted=7,
-        confirmed=6,
-        swept=1,
-        rate_per_s=1 / 3,
-        binding="upstream",
-        oldest_age_s=91,
-        eta_s=eta_s,
-    )
-
-
-CLOSE = TickClose(
-    p95_chunk_ms=1234,
-    recent=(Admission(at_ms=NOW_MS, rows=7),),
-    history=(a_line(), a_line(1, eta_s=None), replace(a_line(2), rate_per_s=2.0)),
-)
-
-
-def take(
-    ledger: Ledger, key: RunKey = KEY, *, owner: str = "one", now_ms: int = NOW_MS, until_ms: int = UNTIL_MS
-) -> TakeResult:
-    return ledger.take_run(key, owner=owner, now_ms=now_ms, until_ms=until_ms)
-
-
-@pytest.fixture
-def admitted(ledger: Ledger) -> Ledger:
-    for key in (KEY, NEXT):
-        assert ledger.admit_run(key, source="schedule", now_ms=NOW_MS)
-    return ledger
-
+from tests.contract.runs import CLOSE, KEY, NEXT, PLAN, UNTIL_MS, take
+from tests.contract.worlds import CLASS, NOW_MS
 
 # -- admission
 
@@ -273,90 +207,3 @@ def test_a_lock_is_dropped_by_its_owner_and_the_run_stays_resumable(admitted: Le
     admitted.drop_lock(KEY, owner="one")
 
     assert take(admitted, owner="two") == Taken(planned=False)
-
-
-# -- pause and halt
-
-
-def test_pause_and_halt_change_nothing_else(admitted: Ledger) -> None:
-    take(admitted)
-    admitted.plan_run(KEY, owner="one", plan=PLAN)
-    before = admitted.read_control(CLASS)
-
-    admitted.set_pause(CLASS, FLAG)
-    assert replace(admitted.read_control(CLASS), version=before.version) == replace(before, pause=FLAG)
-    admitted.set_halt(CLASS, replace(FLAG, why="halt"))
-    admitted.set_pause(CLASS, None)
-    after = admitted.read_control(CLASS)
-    assert replace(after, version=before.version) == replace(before, halt=replace(FLAG, why="halt"))
-    admitted.set_halt(CLASS, None)
-    assert replace(admitted.read_control(CLASS), version=before.version) == before
-
-
-def test_a_pause_survives_the_close_of_a_tick_that_began_before_it(admitted: Ledger) -> None:
-    take(admitted)
-    admitted.set_pause(CLASS, FLAG)
-    admitted.close_run(KEY, owner="one", close=CLOSE)
-
-    assert admitted.read_control(CLASS).pause == FLAG
-
-
-def test_a_pause_of_a_class_that_never_ticked_is_kept(ledger: Ledger) -> None:
-    ledger.set_pause(CLASS, FLAG)
-
-    assert ledger.read_control(CLASS).pause == FLAG
-    assert ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
-    assert take(ledger) == Taken(planned=False)
-
-
-# -- AWS only
-
-
-def test_every_write_of_control_raises_its_version(aws: AwsWorld) -> None:
-    aws.ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
-    take(aws.ledger)
-    aws.ledger.plan_run(KEY, owner="one", plan=PLAN)
-    aws.ledger.set_pause(CLASS, FLAG)
-    aws.ledger.close_run(KEY, owner="one", close=CLOSE)
-
-    assert aws.ledger.read_control(CLASS).version == 4
-
-
-@pytest.mark.parametrize("rate_per_s", (float("nan"), float("inf")))
-def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(aws: AwsWorld, rate_per_s: float) -> None:
-    aws.ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
-    take(aws.ledger)
-    bad = replace(CLOSE, history=(replace(a_line(), rate_per_s=rate_per_s),))
-
-    with pytest.raises(ValueError, match="not finite"):
-        aws.ledger.close_run(KEY, owner="one", close=bad)
-    assert aws.ledger.read_control(CLASS).lock_owner == "one"
-
-
-def test_a_full_history_is_far_from_the_item_limit(aws: AwsWorld) -> None:
-    aws.ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
-    take(aws.ledger)
-    full = replace(CLOSE, history=tuple(a_line(number) for number in range(HISTORY_TICKS)))
-
-    assert aws.ledger.close_run(KEY, owner="one", close=full)
-    assert aws.ledger.read_control(CLASS).history == full.history
-
-
-def test_takes_plans_and_closes_whose_answer_is_lost_are_ours(aws: AwsWorld) -> None:
-    ledger = aws.ledger
-    ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
-    steps: tuple[Callable[[], bool], ...] = (
-        lambda: take(ledger) == Taken(planned=False),
-        lambda: ledger.plan_run(KEY, owner="one", plan=PLAN),
-        lambda: ledger.close_run(KEY, owner="one", close=CLOSE),
-    )
-    for step in steps:
-        with aws.answers_lost("transact_write_items"), pytest.raises(LedgerUnavailable):
-            step()
-        assert step()
-
-
-@pytest.mark.e2e
-def test_an_admission_that_the_sdk_repeats_is_no_duplicate(emulator_world: AwsWorld) -> None:
-    with emulator_world.first_answer_lost("TransactWriteItems"):
-        assert emulator_world.ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)

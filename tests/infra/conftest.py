@@ -48,6 +48,7 @@ def settings() -> Settings:
         function_timeout_s=60,
         memory_mb=256,
         retry=RetrySettings(max_crashes=7),
+        options={"sessions_table": "game-sessions"},
     )
     inference = UpstreamSettings(name="inference", endpoint="http://127.0.0.1:1", limit_per_s=8.0)
     return Settings(

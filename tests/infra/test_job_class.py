@@ -223,6 +223,18 @@ def test_an_interval_of_less_than_whole_minutes_stops_the_synth() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "got"),
+    [({}, "nothing"), ({"sessions_table": "a/b"}, "other text"), ({"session_table": "game-sessions"}, "nothing")],
+)
+def test_a_session_sweep_that_does_not_know_its_table_stops_the_synth(options: dict[str, str], got: str) -> None:
+    sweep = ClassSettings(name="sweep", kind="session_sweep", options=options)
+    assert class_faults(sweep) == [
+        f"classes.sweep.options.sessions_table: got {got}, expected a DynamoDB table's name:"
+        " 3 to 255 of A-Z, a-z, 0-9, _, - and ."
+    ]
+
+
 def test_two_names_that_would_share_a_logical_id_stop_the_synth() -> None:
     assert class_id("guild_1") == class_id("guild1") == "Guild1"
     settings = Settings(classes={name: plain(name) for name in ("guild1", "guild_1")})

@@ -39,23 +39,33 @@ def test_the_pacer_claims_counts_and_sends(shape: Shape) -> None:
 
 
 def test_a_worker_commits_continues_and_keeps_to_its_own_queues(shape: Shape) -> None:
-    for job_class, queues in (("replay_summary", SUMMARY_QUEUES), ("session_sweep", SWEEP_QUEUES)):
+    sessions = {"arn:AWS::Partition:dynamodb:AWS::Region:AWS::AccountId:table/game-sessions"}
+    own_tables = {"dynamodb:Scan": sessions, "dynamodb:DeleteItem": sessions}
+    for job_class, queues, tables in (
+        ("replay_summary", SUMMARY_QUEUES, {}),
+        ("session_sweep", SWEEP_QUEUES, own_tables),  # its kind's table, and nobody else's to delete in
+    ):
         _, worker = shape.the_function("sluice-worker", job_class=job_class)
-        assert shape.grants(role_of(worker)) == own_log(shape, worker) | {
-            "dynamodb:GetItem": ROWS,
-            "dynamodb:BatchGetItem": ROWS,
-            "dynamodb:PutItem": ROWS,
-            "dynamodb:UpdateItem": ROWS,
-            "dynamodb:Query": ROWS,
-            "sqs:ReceiveMessage": queues,
-            "sqs:DeleteMessage": queues,
-            "sqs:ChangeMessageVisibility": queues,
-            "sqs:GetQueueAttributes": queues,
-            "sqs:SendMessage": queues,  # an event source's grant has none: continuations need their own (TRAPS 14)
-            "s3:GetObject": {"Payloads.Arn/*"},
-            "s3:PutObject": {"Payloads.Arn/*"},
-            "s3:ListBucket": {"Payloads.Arn"},  # a missing object is a 404 and not a 403
-        }
+        assert (
+            shape.grants(role_of(worker))
+            == own_log(shape, worker)
+            | {
+                "dynamodb:GetItem": ROWS,
+                "dynamodb:BatchGetItem": ROWS,
+                "dynamodb:PutItem": ROWS,
+                "dynamodb:UpdateItem": ROWS,
+                "dynamodb:Query": ROWS,
+                "sqs:ReceiveMessage": queues,
+                "sqs:DeleteMessage": queues,
+                "sqs:ChangeMessageVisibility": queues,
+                "sqs:GetQueueAttributes": queues,
+                "sqs:SendMessage": queues,  # an event source's grant has none: continuations need their own (TRAPS 14)
+                "s3:GetObject": {"Payloads.Arn/*"},
+                "s3:PutObject": {"Payloads.Arn/*"},
+                "s3:ListBucket": {"Payloads.Arn"},  # a missing object is a 404 and not a 403
+            }
+            | tables
+        )
 
 
 def test_the_dead_letter_reader_tells_the_row_and_sends_nothing(shape: Shape) -> None:

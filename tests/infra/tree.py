@@ -11,6 +11,7 @@ namespace = "Tree"
 
 [classes.session_sweep]
 kind = "session_sweep"
+options.sessions_table = "game-sessions"
 """
 
 _FILES = {

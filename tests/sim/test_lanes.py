@@ -12,7 +12,7 @@ from ops.sim.world import START_MS
 from shared.core.model import Job, Lane, LaneCounts
 from shared.core.settings import RetrySettings
 from shared.errors import UpstreamRejected
-from shared.ports import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext
 from tests.sim.worlds import HOUR_MS, TWENTY_A_TICK, Bench, FunctionKind, jobs, settings
 
 HOUR = {"live_window_s": 3600, **TWENTY_A_TICK}

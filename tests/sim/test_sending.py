@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ops.sim.faults import FaultHook, FaultOn, Fail, When
+from ops.sim.faults import Fail, FaultHook, FaultOn, When
 from ops.sim.memory_queue import EntryFault, EntryFaultHook
 from shared.core.model import Lane, NewJob, State
 from shared.errors import QueueUnavailable

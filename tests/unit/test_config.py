@@ -55,12 +55,14 @@ def test_everything_that_can_be_said_is_read() -> None:
         + '[upstreams.inference.errors]\n402 = "exhausted"\n429 = "hold"\n'
         + a_class("ordered = true", 'upstream = "inference"', "tick_interval_s = 300", "live_share = 1")
         + "[classes.replay_summary.retry]\nmax_attempts = 2\n"
+        + '[classes.replay_summary.options]\nsessions_table = "game-sessions"\n'
     )
     found = settings.classes["replay_summary"]
 
     assert (settings.namespace, settings.pacer_timeout_s) == ("Guild/Drain", 200)
     assert (found.ordered, found.tick_interval_s, found.live_share) == (True, 300, 1.0)
     assert found.retry == RetrySettings(max_attempts=2)
+    assert found.options == {"sessions_table": "game-sessions"}
     assert settings.upstreams["inference"].errors == {
         402: Consequence.EXHAUSTED,
         429: Consequence.HOLD,
@@ -101,6 +103,11 @@ BAD_CLASS_LINES = [
     ("max_hops = 2026-11-30", "max_hops: got a date, expected a whole number from 1 to 10000"),
     ("kind = 3", "kind: got a whole number, expected a snake_case module name under functions/worker/kinds"),
     ("retry = 5", "retry: got a whole number, expected a table"),
+    ('options = "x"', "options: got a string, expected a table"),
+    ("options.table = 5", "options.table: got a whole number, expected a string of 1 to 500 printable characters"),
+    ('options.token = "a\\nb"', "options.token: got a string, expected a string of 1 to 500"),  # never shown
+    ('options.table = ""', "options.table: got a string, expected a string of 1 to 500 printable characters"),
+    ('options.Table = "a"', 'options.Table: got "Table", expected a name like replay_summary'),
     # numbers out of range
     ("lateness_s = -1", "lateness_s: got -1, expected a number from 0 to 86400"),
     ("lateness_s = nan", "lateness_s: got nan, expected a number from 0 to 86400"),

@@ -26,6 +26,7 @@ KEYS = st.sampled_from(
         "upstreams",
         "classes",
         "retry",
+        "options",
         "errors",
         "a",
         *GENERAL.rules,

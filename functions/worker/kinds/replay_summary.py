@@ -13,7 +13,7 @@ from typing import Any, Final
 from shared.core.model import Job
 from shared.core.stats import TOKENS
 from shared.errors import BadPayload
-from shared.ports import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext
 
 SEGMENT_BYTES: Final = 2048
 

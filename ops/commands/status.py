@@ -1,0 +1,127 @@
+"""`status [CLASS]`: every class at a glance, at once on any ledger size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from ops.access import Access
+from ops.commands.choice import class_named
+from shared.core.eta import DrainState
+from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
+
+_STATES: Final = {
+    DrainState.MEASURING: "measuring: the rate is known after two ticks",
+    DrainState.GROWING: "will not drain: more arrives than is finished",
+    DrainState.STALLED: "will not drain: nothing is finished",
+    NOT_TICKED: "no tick yet",
+}
+_RATE_BOUNDS: Final = {"upstream": "the upstream's limit", "slots": "the workers' slots", "override": "an override"}
+_BUDGET_BOUNDS: Final = {
+    "edge": "what was earned since the tick before",
+    "level": "what the workers can use until the next tick",
+    "max_inflight": "max_inflight",
+    "waiting": "what waits",
+    "paused": "the pause",
+    "resumed": "its own earlier start",
+}
+
+
+@click.command(short_help="Show every class: rows, rate, ETA.")
+@click.argument("job_class", metavar="[CLASS]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--exact", is_flag=True, help="Count the rows now instead of showing what the last tick saw.")
+@click.pass_obj
+def status(access: Access, *, job_class: str | None, as_json: bool, exact: bool) -> None:
+    """Show what each class is doing and when it will be done, as its last tick saw it; --exact counts anew.
+
+    \b
+    Examples
+      python -m ops status
+      python -m ops status replay_summary --exact --json
+    """
+    settings = access.settings()
+    names = sorted(settings.classes) if job_class is None else [class_named(settings, job_class).name]
+    ports = access.ports()
+    found = ports.parallel.map(lambda name: class_status(ports, settings.classes[name], exact=exact), names)
+    if as_json:
+        click.echo(json.dumps({"classes": [as_figures(each) for each in found]}, ensure_ascii=False))
+    else:
+        click.echo("\n\n".join("\n".join(in_words(each)) for each in found))
+
+
+def as_figures(each: ClassStatus) -> dict[str, Any]:
+    tick = each.last_tick
+    figures: dict[str, Any] = {
+        "class": each.job_class,
+        "state": each.state,
+        "pause": None if each.pause is None else asdict(each.pause),
+        "halt": None if each.halt is None else asdict(each.halt),
+        "rows": None if each.rows is None else asdict(each.rows) | {"pending": each.rows.pending},
+        "rate_per_s": None if tick is None else tick.rate_per_s,
+        "rate_binding": None if tick is None else tick.rate_binding,
+        "budget": None if tick is None else tick.budget,
+        "budget_binding": None if tick is None else tick.binding,
+        "last_tick": None if tick is None else {"run_id": tick.run_id, "at_ms": tick.at_ms, "admitted": tick.admitted},
+        "tick_age_s": each.tick_age_s,
+        "ticks_missing": each.ticks_missing,
+        "net_rate_per_s": each.net_rate_per_s,
+        "eta_s": each.eta_s,
+    }
+    return figures
+
+
+def in_words(each: ClassStatus) -> list[str]:
+    lines = [f"{each.job_class}: {_state(each)}"]
+    lines += [f"  {name:<10}{text}" for name, text in _details(each)]
+    return lines
+
+
+def _state(each: ClassStatus) -> str:
+    for word, flag in ((HALTED, each.halt), (DrainState.PAUSED.value, each.pause)):
+        if each.state == word and flag is not None:
+            return f"{word} by {flag.by} at {moment(flag.at_ms)}: {flag.why}"
+    if each.state == DrainState.DRAINING and each.eta_s is not None:
+        return f"draining, done in {duration(each.eta_s)}"
+    return _STATES.get(each.state, each.state)
+
+
+def _details(each: ClassStatus) -> Iterable[tuple[str, str]]:
+    rows, tick = each.rows, each.last_tick
+    if rows is not None:
+        lanes = f"{rows.waiting.live:,} live, {rows.waiting.recovery:,} recovery"
+        oldest = f", the oldest for {duration(rows.oldest_age_s)}" if rows.waiting.total else ""
+        yield "waiting", f"{lanes}{oldest}"
+        yield (
+            "also",
+            f"{rows.in_flight:,} in flight, {rows.later:,} not due, {rows.behind:,} behind, {rows.dead:,} dead",
+        )
+    elif tick is None:
+        yield "rows", "unknown until the first tick; --exact counts them now"
+    if tick is not None:
+        bound = _RATE_BOUNDS.get(tick.rate_binding)
+        yield "rate", f"{tick.rate_per_s:.2f} jobs/s" + (f", bound by {bound}" if bound else "")
+        bound = _BUDGET_BOUNDS.get(tick.binding, tick.binding)
+        admitted = f"{tick.admitted:,} of {tick.budget:,} admitted, bound by {bound}"
+        yield "last tick", f"{duration(each.tick_age_s or 0)} ago: {admitted}"
+    if each.ticks_missing:
+        yield "warning", "ticks are missing: look at the schedule and the pacer's log"
+
+
+def moment(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: what a person plans with."""
+    whole = round(seconds)
+    for unit, size, smaller, small in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"

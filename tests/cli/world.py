@@ -1,0 +1,49 @@
+"""The command line over the virtual world: what it prints, how it ends, and what is in the ledger afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from ops.cli import main
+from ops.sim.sluice_world import SimSluice
+from shared.core.model import Job
+from shared.core.settings import ClassSettings, Settings
+from shared.ports import Ports
+
+CLASS = "replays"
+
+
+def settings(**changes: Any) -> Settings:
+    fields: dict[str, Any] = {"kind": "sim", "slots": 20, "declared_service_s": 0.5, "priorities": 3}
+    return Settings(classes={CLASS: ClassSettings(name=CLASS, **(fields | changes))})
+
+
+@dataclass(slots=True)
+class World:
+    """Is an `Access` too. `ports` may be exchanged for ones that fail."""
+
+    sluice: SimSluice = field(default_factory=lambda: SimSluice(settings(), seed=1))
+    deployed: frozenset[str] = frozenset({CLASS})
+    broken: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> Settings:
+        return self.sluice.settings
+
+    def ports(self) -> Ports:
+        return replace(self.sluice.ports, **self.broken)
+
+    def deployed_classes(self) -> frozenset[str]:
+        return self.deployed
+
+    @property
+    def rows(self) -> dict[str, Job]:
+        return self.sluice.rows
+
+    def run(self, *arguments: object, stdin: bytes | None = None) -> Result:
+        result = CliRunner().invoke(main, [str(each) for each in arguments], input=stdin, obj=self)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert "Traceback" not in result.output
+        return result

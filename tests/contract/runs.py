@@ -1,0 +1,50 @@
+"""Runs, plans and closes for the suite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.core.model import LaneCounts
+from shared.core.runs import Admission, Carry, Flag, RunKey, TakeResult, TickClose, TickLine, TickMemory
+from shared.ports import Ledger
+from tests.contract.worlds import CLASS, NOW_MS
+
+KEY = RunKey.of(CLASS, NOW_MS)
+NEXT = RunKey.of(CLASS, NOW_MS + 60_000)
+UNTIL_MS = NOW_MS + 50_000
+PLAN = TickMemory(budget=7, carry=Carry(live=-300_000_000, recovery=600_000_000), planned_at_ms=NOW_MS)
+FLAG = Flag(by="operator@example", why="quota – bis morgen", at_ms=NOW_MS)
+
+
+def a_line(number: int = 0, *, eta_s: float | None = 81.25) -> TickLine:
+    return TickLine(
+        run_id=KEY.run_id,
+        at_ms=NOW_MS + number,
+        paused=False,
+        waiting=LaneCounts(live=3, recovery=2000),
+        later=1,
+        behind=0,
+        in_flight=40,
+        dead=2,
+        budget=7,
+        admitted=7,
+        confirmed=6,
+        swept=1,
+        rate_per_s=1 / 3,
+        binding="upstream",
+        oldest_age_s=91,
+        eta_s=eta_s,
+    )
+
+
+CLOSE = TickClose(
+    p95_chunk_ms=1234,
+    recent=(Admission(at_ms=NOW_MS, rows=7),),
+    history=(a_line(), a_line(1, eta_s=None), replace(a_line(2), rate_per_s=2.0)),
+)
+
+
+def take(
+    ledger: Ledger, key: RunKey = KEY, *, owner: str = "one", now_ms: int = NOW_MS, until_ms: int = UNTIL_MS
+) -> TakeResult:
+    return ledger.take_run(key, owner=owner, now_ms=now_ms, until_ms=until_ms)
