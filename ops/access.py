@@ -40,7 +40,7 @@ class AwsAccess:
 
     config: Path | None
     outputs: Path | None
-    environ: Mapping[str, str]
+    variables: Mapping[str, str]
 
     def settings(self) -> Settings:
         return load_settings(self.config or self._named_config())
@@ -53,18 +53,18 @@ class AwsAccess:
 
     def _named_config(self) -> Path | None:
         """As every TOML-configured tool: the variable, the file in this directory, the project's own."""
-        named = self.environ.get("SLUICE_CONFIG")
+        named = self.variables.get("SLUICE_CONFIG")
         here = Path("sluice.toml")
         return Path(named) if named else (here if here.is_file() else None)
 
     def _environment(self) -> Environment:
         if self.outputs is not None:
             return read_environment(read_outputs(self.outputs))
-        missing = [name for name in OUTPUTS.values() if not self.environ.get(name, "").strip()]
+        missing = [name for name in OUTPUTS.values() if not self.variables.get(name, "").strip()]
         if len(missing) == len(OUTPUTS):
             expected = "a deployment: --outputs FILE of `cdk deploy --outputs-file FILE`, or the SLUICE_ variables"
             raise ConfigError([f"--outputs: got nothing, expected {expected}"])
-        return read_environment(self.environ)
+        return read_environment(self.variables)
 
 
 def read_outputs(path: Path) -> dict[str, str]:

@@ -93,7 +93,7 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
     """
     del traceback  # read by Commands.invoke, which also sees what goes wrong before this
     if ctx.obj is None:  # tests bring their own
-        ctx.obj = AwsAccess(config=config, outputs=outputs, environ=os.environ)
+        ctx.obj = AwsAccess(config=config, outputs=outputs, variables=os.environ)
 
 
 for command in (guard, pause, resume, status, submit):

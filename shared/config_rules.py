@@ -22,6 +22,7 @@ from shared.core.settings import (
     MIN_LANE_SLOTS,
     ClassSettings,
     Consequence,
+    RatePolicy,
     RetrySettings,
     Settings,
     UpstreamSettings,
@@ -159,6 +160,12 @@ CONSEQUENCE: Final = Rule(
     expected="one of " + ", ".join(each.value for each in Consequence),
     convert=Consequence,
 )
+RATE_POLICY: Final = Rule(
+    kinds=(str,),
+    accepts=lambda value: value in {each.value for each in RatePolicy},
+    expected="one of " + ", ".join(each.value for each in RatePolicy),
+    convert=RatePolicy,
+)
 MODULE: Final = Rule(
     kinds=(str,), accepts=_is_module_name, expected="a snake_case module name under functions/worker/kinds"
 )
@@ -218,6 +225,10 @@ UPSTREAM: Final = Section(
         "limit_per_s": above_zero(100_000),
         "burst_calls": whole(1, 100_000),
         "refusal_threshold": number(0, 1),
+        "rate_policy": RATE_POLICY,
+        "decrease_factor": number(0.1, 0.95),
+        "increase_step": number(0.005, 0.5),
+        "floor_share": number(0.001, 1),
         "timeout_s": above_zero(900),
     },
     inner=("errors",),

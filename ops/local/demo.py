@@ -26,7 +26,7 @@ from shared.usecases.submit import submit_jobs
 PGN: Final = "application/x-chess-pgn"
 STEP_S: Final = 0.2
 LOOK_EVERY_S: Final = 3.0
-GIVE_UP_S: Final = 400.0
+GIVE_UP_S: Final = 360.0
 """Of the seven minutes, what is left for the verification being more than it needs."""
 
 
@@ -128,7 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--emulator", type=Path, default=None, help="the emulator's virtual environment")
     parser.add_argument("--seed", type=int, default=Scenario().seed)
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _terminate)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a shell starts background jobs with it ignored
+        signal.signal(ending, _interrupt)
     began_s = time.monotonic()
     try:
         with view_for(sys.stdout) as view, staged(options.emulator, say=view.note) as stage:
@@ -145,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(check.holds for check in checks) else 1
 
 
-def _terminate(*_: object) -> NoReturn:
-    """As ctrl-C: everything that was started is stopped on the way out."""
+def _interrupt(*_: object) -> NoReturn:
+    """Everything that was started is stopped on the way out."""
     raise KeyboardInterrupt
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-SHORT_BYTES: Final = (900, 3_000)
+SHORT_BYTES: Final = (900, 2_600)
 """One or two segments of 2 KB."""
 
 FILES, RANKS, PIECES = "abcdefgh", "12345678", "NBRQK"

@@ -16,7 +16,7 @@ UPSTREAM: Final = "inference"
 LIMIT_PER_S: Final = 10.0
 LATENCY_MS: Final = 250
 BATCH_SIZE: Final = 10
-FUNCTION_TIMEOUT_S: Final = 20
+FUNCTION_TIMEOUT_S: Final = 15
 
 CONFIG: Final = f"""\
 # The demo's sluice.toml: one class, as in the project's own, with an invocation that is short enough to run out.
@@ -51,9 +51,9 @@ class Scenario:
     seed: int = 7
     matches: int = 101
     games: int = 6
-    long_jobs: int = 4
-    long_bytes: int = 180_000
-    """About 90 segments of 0.25 s and more: too long for one invocation, even with the upstream to itself."""
+    long_jobs: int = 3
+    long_bytes: int = 140_000
+    """About 70 segments of 0.25 s and more: too long for one invocation, even with the upstream to itself."""
     outage_s: int = 2_400
     fresh_matches: int = 12
     fresh_every_s: float = 8.0

@@ -85,9 +85,7 @@ class FifoQueue:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
-    def send(
-        self, message: Message, *, group: str, dedup_id: str, lane: Lane, now_ms: int, lineage: int = 0
-    ) -> str:
+    def send(self, message: Message, *, group: str, dedup_id: str, lane: Lane, now_ms: int, lineage: int = 0) -> str:
         """Accept the message, or drop it as a repeat of one sent within 5 minutes; the first one's id either way."""
         for old_id in list(islice(self._dedup, 2)):  # amortised: two out for one in, oldest first
             if now_ms - self._dedup[old_id][0] >= DEDUP_MS:

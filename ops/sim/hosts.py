@@ -197,6 +197,7 @@ class Schedule:
         self.fired = 0
         self.enabled = True
         self.faults = faults or ScheduleFaults()
+        self.on_value: Callable[[object], None] | None = None
         self._world = world
         self._name = name
         self._entry = entry
@@ -235,5 +236,7 @@ class Schedule:
             self.fire(scheduled_ms, at_ms=scheduled_ms + late_ms, retries=self._retries)
 
     def _ended(self, scheduled_ms: int, retries: int, invocation: Invocation) -> None:
+        if self.on_value is not None:
+            self.on_value(invocation.value)
         if invocation.outcome is not Outcome.RETURNED and retries > 0:
             self.fire(scheduled_ms, at_ms=self._world.now_ms + 60_000, retries=retries - 1)

@@ -71,6 +71,10 @@ class Latency:
         span = self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
         return span if isinstance(span, int) else rng.randint(*span)
 
+    def longest_ms(self, point: str) -> int:
+        span = self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
+        return span if isinstance(span, int) else span[1]
+
 
 def record(invocation: Invocation, fn: Callable[[], object]) -> None:
     """The body of an invocation's first thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 from ops.sim.world import World
 from shared.core.model import Job
+from shared.errors import JobFailure
 from shared.kind import Chunk, ChunkContext, Kind
 
 
@@ -42,6 +44,57 @@ class SimKind:
             context.call_upstream({"job": job.job_id, "chunk": number})
         last = number + 1 >= int(asked.get("chunks", 1))
         return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """Milliseconds drawn from `ms`, and for a `tail_share` of the draws from `tail_ms`."""
+
+    ms: tuple[int, int]
+    tail_share: float = 0.0
+    tail_ms: tuple[int, int] = (0, 0)
+
+    def of(self, name: str) -> int:
+        """The same name has the same duration, in whatever order it is asked for."""
+        digest = hashlib.sha256(name.encode()).digest()
+        low, high = self.tail_ms if int.from_bytes(digest[:4]) < self.tail_share * 2**32 else self.ms
+        return low + int.from_bytes(digest[4:12]) % (high - low + 1)
+
+    @property
+    def mean_s(self) -> float:
+        body, tail = sum(self.ms) / 2000, sum(self.tail_ms) / 2000
+        return body * (1 - self.tail_share) + tail * self.tail_share
+
+
+class WorkKind:
+    """The work of a scenario: the calls of a chunk first, under their permits, then the time that it takes.
+
+    The payload says how many `chunks` there are, and whether the job is `poison` (its code fails every time) or a
+    `crash` (it takes its process with it). The duration is drawn from the job and the chunk, not from a common stream:
+    a chunk takes as long under one policy as under another.
+    """
+
+    def __init__(self, world: World, *, calls_per_chunk: int, duration: Duration) -> None:
+        self.calls_per_chunk = calls_per_chunk
+        self._world = world
+        self._duration = duration
+
+    def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
+        asked: Mapping[str, Any] = json.loads(job.payload)
+        number = int(cursor or 0)
+        if asked.get("crash"):
+            self._world.die()
+        if asked.get("poison"):
+            raise JobFailure("canary: what a job's code says is nobody's business")
+        for _ in range(self.calls_per_chunk):
+            context.call_upstream({"job": job.job_id, "chunk": number})
+        duration_ms = self.duration_ms(job.job_id, number)
+        self._world.call("kind.work", partial(self._world.sleep, duration_ms))
+        last = number + 1 >= int(asked.get("chunks", 1))
+        return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
+
+    def duration_ms(self, job_id: str, chunk: int) -> int:
+        return self._duration.of(f"{self._world.seed}/{job_id}/{chunk}")
 
 
 class WatchedKind:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final, Protocol
 
 _LONGEST_WAIT_S: Final = 60.0
@@ -15,7 +16,7 @@ _LONGEST_WAIT_S: Final = 60.0
 
 
 class LimiterKind(StrEnum):
-    TOKEN_BUCKET = "token_bucket"
+    TOKEN_BUCKET = "token_bucket"  # noqa: S105 - the name of an algorithm
     FIXED_WINDOW = "fixed_window"
     SLIDING_WINDOW = "sliding_window"
 
@@ -36,7 +37,7 @@ class HiddenLimit:
         if not self.changes:
             return self.per_s * max(0, to_ms - from_ms) / 1000
         edges = [from_ms, *(at_ms for at_ms, _ in self.changes if from_ms < at_ms < to_ms), max(from_ms, to_ms)]
-        return sum(self.at(low) * (high - low) / 1000 for low, high in zip(edges, edges[1:], strict=False))
+        return sum(self.at(low) * (high - low) / 1000 for low, high in pairwise(edges))
 
 
 class Gate(Protocol):

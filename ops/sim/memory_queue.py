@@ -60,7 +60,7 @@ class MemoryQueue:
 
     def send_batch(self, job_class: str, lane: Lane, batch: Sequence[Outgoing]) -> BatchAnswer:
         """Raises ValueError for what SQS refuses as a whole: a caller's bug, and a local emulator would let it pass."""
-        check_batch(batch)
+        dedup_ids = check_batch(batch)
         self.send_calls += 1
         queue, now_ms = self._lanes[job_class, lane], self._now_ms()
         successful, failed = set(), set()
@@ -72,7 +72,7 @@ class MemoryQueue:
                     queue.send(
                         message,
                         group=outgoing.group,
-                        dedup_id=message.dedup_id,
+                        dedup_id=dedup_ids[position],
                         lane=lane,
                         now_ms=now_ms,
                         lineage=self._lineage(),
@@ -132,17 +132,19 @@ class MemoryQueue:
         return self._by_name[delivery.receipt.rsplit(":", 2)[0]]
 
 
-def check_batch(batch: Sequence[Outgoing]) -> None:
-    """The limits of one SendMessageBatch."""
+def check_batch(batch: Sequence[Outgoing]) -> list[str]:
+    """The limits of one SendMessageBatch; answers with the entries' dedup ids."""
     if not 1 <= len(batch) <= MAX_BATCH:
         raise ValueError(f"batch: got {len(batch)} entries, expected 1 to {MAX_BATCH}")
-    for outgoing in batch:
-        for name, value in (("group id", outgoing.group), ("dedup id", outgoing.message.dedup_id)):
+    dedup_ids = [outgoing.message.dedup_id for outgoing in batch]
+    for outgoing, dedup_id in zip(batch, dedup_ids, strict=True):
+        for name, value in (("group id", outgoing.group), ("dedup id", dedup_id)):
             if not _ID.fullmatch(value):
                 raise ValueError(f"{name}: got {len(value)} characters, expected 1 to 128 of ASCII !..~")
     size = sum(len(_body(outgoing.message)) for outgoing in batch)
     if size > MAX_BATCH_BYTES:
         raise ValueError(f"batch: got {size} bytes, expected at most {MAX_BATCH_BYTES}")
+    return dedup_ids
 
 
 def _body(message: Message) -> bytes:

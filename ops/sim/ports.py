@@ -80,7 +80,10 @@ class GreenletParallel:
                 except Exception as error:  # noqa: BLE001 - kept for the caller, who gets it once all have ended
                     errors[number] = error
 
-        self._world.fan_out([thread] * min(self._threads, len(items)))
+        if len(items) == 1:
+            thread()  # the caller would only wait for it
+        else:
+            self._world.fan_out([thread] * min(self._threads, len(items)))
         if errors:
             raise errors[min(errors)]
         return [results[number] for number in range(len(items))]

@@ -51,7 +51,7 @@ def report_of(
         dead=ledger.states[State.DEAD],
         open=ledger.open_rows,
         duplicate_effects=sum(count - 1 for count in upstream.effects.values()),
-        redone_chunks=_redone(ledger.steps, starts),
+        redone_chunks=redone_chunks(ledger.steps, starts),
         over_budget_ticks=_over_budget(ledger),
         max_in_flight=_max_in_flight(ledger.steps),
         upstream_calls=len(upstream.calls),
@@ -66,7 +66,7 @@ def report_of(
     )
 
 
-def _redone(steps: Iterable[Step], starts: Iterable[ChunkStart]) -> int:
+def redone_chunks(steps: Iterable[Step], starts: Iterable[ChunkStart]) -> int:
     """I4: chunks that were begun after their commit. A twin that had read the row before it counts too, so zero is
     required only of runs without duplicate deliveries and stalls."""
     committed_ms: dict[tuple[str, str], int] = {}

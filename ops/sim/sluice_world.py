@@ -97,12 +97,16 @@ class SimSluice:
         """Submit as a producer does: when its process dies or the ledger is away, it submits the same jobs again."""
         for _ in range(_SUBMISSIONS):
             try:
-                invocation = self.command("submit", lambda: submit_jobs(self.ports, self.settings, jobs))
+                invocation = self.command("submit", lambda: self.hand_in(jobs))
             except Retryable:
                 continue
             if isinstance(invocation.value, SubmitReport):
                 return invocation.value
         raise RuntimeError(f"submitting {len(jobs)} jobs did not come to an end")
+
+    def hand_in(self, jobs: Sequence[NewJob]) -> SubmitReport:
+        """What a producer's process does once, be it an invocation of the world or not."""
+        return submit_jobs(self.ports, self.settings, jobs)
 
     def drain(self, max_ms: int) -> bool:
         """Let time pass until no row is open and no invocation runs, at most `max_ms`. Returns whether that came."""

@@ -195,16 +195,21 @@ class World:
             self.watch(task.invocation, point, effect, answer)
         return answer
 
-    def _record_call(self, point: str, task: Task) -> Call:
+    def _record_call(self, point: str, task: Task) -> Call | None:
+        """None where nobody would look at it."""
         self.calls += 1
+        if not self._keep_trace and not self.faults:
+            return None
         self._nths[point] += 1
         call = Call(self.calls, self.now_ms, task.invocation.name, point, self._nths[point])
         if self._keep_trace:
             self.trace.append(call)
         return call
 
-    def _strike(self, task: Task, call: Call, when: When) -> bool:
+    def _strike(self, task: Task, call: Call | None, when: When) -> bool:
         """Apply the hooks' faults; True asks for the effect a second time."""
+        if call is None:
+            return False
         repeat = False
         for hook in self.faults:
             repeat = self._apply(task, hook(call, when)) or repeat

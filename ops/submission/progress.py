@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 class Meter(Protocol):
@@ -52,16 +61,17 @@ class Plain:
 class Bar:
     """Bytes say how much is left, since nobody has counted the lines; lines per second are what a person thinks in."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, get_time: Callable[[], float] | None = None) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
+            TaskProgressColumn(),
             TextColumn("{task.fields[lines]:,} lines, {task.fields[rate]:,.0f}/s"),
             TimeElapsedColumn(),
-            TextColumn("left:"),
+            TextColumn("{task.fields[left]}"),
             TimeRemainingColumn(),
             console=console,
+            get_time=get_time,
             transient=True,
         )
         self._task: TaskID | None = None
@@ -69,7 +79,8 @@ class Bar:
     def begin(self, what: str, *, size_bytes: int | None) -> None:
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(what, total=size_bytes, lines=0, rate=0.0)
+        left = "" if size_bytes is None else "left:"
+        self._task = self._progress.add_task(what, total=size_bytes, lines=0, rate=0.0, left=left)
 
     def show(self, *, bytes_read: int, lines: int) -> None:
         if self._task is None:

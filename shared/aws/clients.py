@@ -1,4 +1,4 @@
-"""boto3 clients, made on first use, and the one place where botocore's errors become ours.
+"""botocore clients, made on first use, and the one place where botocore's errors become ours.
 
 An SDK call that outlives a worker's deadline is work done after the lease has ended (TRAPS 27). So timeouts and
 attempts are stated, and the worst case of every client stays below the 10 s that a worker keeps as its margin.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import boto3
+import botocore.session
 from botocore import exceptions as sdk
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -95,10 +95,11 @@ def _session_clients() -> MakeClient:
     # At DEBUG botocore prints whole requests, payloads included, and a Lambda's log level reaches every logger (I12).
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
-    session = boto3.session.Session()
+    # botocore and not boto3, whose import is mostly its transfer manager: a cold start would pay for what nobody calls.
+    session = botocore.session.get_session()
 
     def make(service: str, config: Config) -> Any:
-        return session.client(service, config=config)
+        return session.create_client(service, config=config)
 
     return make
 

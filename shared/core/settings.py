@@ -28,12 +28,21 @@ class Consequence(StrEnum):
     REJECT = "reject"
 
 
+class RatePolicy(StrEnum):
+    """How far a refused window lowers the learned rate: by the factor, or to just under what was accepted in it."""
+
+    MEASURED = "measured"
+    HALVING = "halving"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """A rate-limited dependency, shared by one or more job classes.
 
     `errors` maps an HTTP status to its consequence; other 4xx are the job's failure, other 5xx and transport errors
-    are `UpstreamFailed`. `burst_calls` is how many calls may start at once; 1 means evenly spaced.
+    are `UpstreamFailed`. `burst_calls` is how many calls may start at once; 1 means evenly spaced. The learned rate
+    moves between `floor_share` of the limit and the limit (`core.rate`): no decrease below `decrease_factor` of the
+    rate refused, `increase_step` (a share of the rate) as the first step beyond what is known to be good.
     """
 
     name: str
@@ -41,6 +50,10 @@ class UpstreamSettings:
     limit_per_s: float
     burst_calls: int = 1
     refusal_threshold: float = 0.02
+    rate_policy: RatePolicy = RatePolicy.MEASURED
+    decrease_factor: float = 0.5
+    increase_step: float = 0.035
+    floor_share: float = 0.02
     timeout_s: float = 10.0
     errors: Mapping[int, Consequence] = field(
         default_factory=lambda: {429: Consequence.REFUSE, 503: Consequence.HOLD, 529: Consequence.HOLD}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,3 +48,20 @@ class World:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.output
         return result
+
+
+# -- lines of a file
+
+GOOD = {"job_id": "j1", "job_class": CLASS, "match_id": "m1", "payload": {"n": 1}}
+
+
+def line(**changes: Any) -> bytes:
+    return json.dumps(GOOD | changes).encode() + b"\n"
+
+
+def lines(count: int, *, start: int = 0) -> bytes:
+    return b"".join(line(job_id=f"j{number}", match_id=f"m{number % 7}") for number in range(start, start + count))
+
+
+ID_EXPECTED = "expected a string of 1 to 1024 bytes of UTF-8"
+DUE_EXPECTED = "expected ISO 8601 with an offset, like 2026-11-30T12:00:00Z or 2026-11-30T13:00:00+01:00"

@@ -17,7 +17,6 @@ from tests.model.world import (
     admission,
     can,
     enter_queue,
-    in_flight,
     lanes,
     lock_is_held,
     put,
@@ -60,7 +59,8 @@ def _take(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
     elif lock_is_held(world) and setup.keeps("class lock"):
         yield _busy(setup, world, me, run)
     elif not setup.keeps("lock and run in one transaction"):
-        yield Step(f"p{me.token} sees run {me.run} open", _go(world, me._replace(step="lock")))
+        seen = _set_run(world, me, run._replace(state="open"))
+        yield Step(f"p{me.token} sees run {me.run} open", _go(seen, me._replace(step="lock")))
     else:
         yield _locked(world, me, run._replace(state="open" if run.state == "absent" else run.state))
 
@@ -70,9 +70,11 @@ def _busy(setup: Setup, world: World, me: Pacer, run: Run) -> Step:
     mine = world.lock.run == me.run
     if mine and setup.keeps("own run is left alone"):
         return Step(f"p{me.token} meets run {me.run}'s owner and leaves", _end(world, me))
+    if run.owner and not mine:
+        return Step(f"p{me.token} meets a live tick and leaves run {me.run} as it is", _end(world, me))
     broken = "I6 a run that was skipped has admitted rows" if run.admitted else None
-    ended = run if run.owner and not mine else run._replace(state="skipped")
-    return Step(f"p{me.token} skips run {me.run}", _end(_set_run(world, me, ended), me), broken)
+    skipped = _set_run(world, me, run._replace(state="skipped"))
+    return Step(f"p{me.token} skips run {me.run}", _end(skipped, me), broken)
 
 
 def _lock_late(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
@@ -96,14 +98,14 @@ def _withdraw(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
 
 def _gather(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
     """Read control, count, decide. In flight: the index, and what it may not show yet."""
-    seen = sum(row.state == "queued" for row in world.index)
+    seen = sum(row.state == "queued" for row in world.shown)
     if setup.keeps("recent admissions count"):
-        shown = zip(world.rows, world.index, strict=True)
-        seen = sum("queued" in (row.state, index.state) for row, index in shown)
+        both = zip(world.rows, world.shown, strict=True)
+        seen = sum("queued" in (row.state, shown.state) for row, shown in both)
     budget = 0 if world.control.paused else max(0, setup.max_inflight - seen)
     eligible = ("waiting",) if setup.keeps("only heads are eligible") else ("waiting", "behind")
-    nominees = [(job, row.epoch, row.copy) for job, row in enumerate(world.index) if row.state in eligible]
-    inflight = [(job, row.epoch, row.copy) for job, row in enumerate(world.index) if row.state == "queued"]
+    nominees = [(job, row.epoch, row.copy) for job, row in enumerate(world.shown) if row.state in eligible]
+    inflight = [(job, row.epoch, row.copy) for job, row in enumerate(world.shown) if row.state == "queued"]
     grant = min(setup.grant, budget) if world.budgets else 0
     told = me._replace(step="plan", budget=budget, grant=grant, nominees=tuple(nominees), inflight=tuple(inflight))
     yield Step(f"p{me.token} gathers: budget {budget}, {grant} of it for live arrivals", _go(world, told))
@@ -131,8 +133,8 @@ def _plan(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
 def _claim(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
     """Claim one nominee: conditional on the place where the index showed it."""
     if not me.nominees or len(me.claimed) >= me.budget - me.grant:
-        after = "send" if setup.keeps("truth before message") else "touch"
-        yield Step(f"p{me.token} has claimed {len(me.claimed)}", _go(world, me._replace(step=after)))
+        following = "send" if setup.keeps("truth before message") else "touch"
+        yield Step(f"p{me.token} has claimed {len(me.claimed)}", _go(world, me._replace(step=following)))
         return
     (job, epoch, _), rest = me.nominees[0], me.nominees[1:]
     row = world.rows[job]
@@ -188,14 +190,17 @@ def _touch(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
         touched = row._replace(copy=copy + 1)
         for lane in (row.lane,) if setup.keeps("lane is stored") else range(setup.lanes):
             told = me._replace(step="resend", claimed=((job, touched._replace(lane=lane)),))
-            yield Step(f"p{me.token} touches j{job} e{epoch}", spend(_go(put(setup, world, job, touched), told), "sweep"))
+            yield Step(
+                f"p{me.token} touches j{job} e{epoch}", spend(_go(put(setup, world, job, touched), told), "sweep")
+            )
 
 
 def _resend(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
     job, row = me.claimed[0]
     left = tuple(each for each in me.inflight if each[0] != job)
     told = me._replace(step="touch", inflight=left, claimed=())
-    yield Step(f"p{me.token} re-sends j{job} e{row.epoch} copy {row.copy} lane {row.lane}", _go(send(setup, world, job, row), told))
+    label = f"p{me.token} re-sends j{job} e{row.epoch} copy {row.copy} lane {row.lane}"
+    yield Step(label, _go(send(setup, world, job, row), told))
 
 
 def _close(setup: Setup, world: World, me: Pacer) -> Iterator[Step]:
@@ -249,5 +254,3 @@ STEPS = {
     "resend": _resend,
     "close": _close,
 }
-
-__all__ = ["in_flight", "pacer", "spawn", "ticks"]

@@ -13,7 +13,6 @@ VISIBLE, HOLDER_DIED = -1, -2
 """Who holds a message: nobody, a worker that is no more, or (0 and up) a worker."""
 
 ENDED = ("done", "skipped")
-ALL = ("waiting", "queued", "behind", "dead")
 
 
 class Row(NamedTuple):
@@ -103,7 +102,7 @@ class Operator(NamedTuple):
 
 class World(NamedTuple):
     rows: tuple[Row, ...]
-    index: tuple[Row, ...]
+    shown: tuple[Row, ...]
     """What index reads show. Equal to `rows` unless the world lets the index lag."""
     queue: tuple[Message, ...]
     dead_letters: tuple[Message, ...]
@@ -177,7 +176,7 @@ def initial(setup: Setup) -> World:
     allowed = dict(setup.budgets)
     return World(
         rows=tuple(rows),
-        index=tuple(rows),
+        shown=tuple(rows),
         queue=(),
         dead_letters=(),
         sent=frozenset(),
@@ -209,7 +208,7 @@ def put(setup: Setup, world: World, job: int, row: Row) -> World:
     if not dict(setup.budgets).get("lost answer"):
         row = row._replace(nonce=0)  # nobody will ask who wrote it
     rows = (*world.rows[:job], row, *world.rows[job + 1 :])
-    return world._replace(rows=rows, index=world.index if setup.index_lags else rows)
+    return world._replace(rows=rows, shown=world.shown if setup.index_lags else rows)
 
 
 def enter_queue(setup: Setup, row: Row, *, lane: int, nonce: int) -> Row:

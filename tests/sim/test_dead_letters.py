@@ -127,7 +127,7 @@ def test_a_class_whose_deliveries_are_all_throttled_loses_no_attempt_and_ends_vi
         workers=True,
         mapping_faults=MappingFaults(throttled=1.0),
     )
-    sluice.mappings[-1]._faults = MappingFaults()  # the dead-letter reader is not throttled
+    sluice.mappings[-1].faults = MappingFaults()  # the dead-letter reader is not throttled
     sluice.submit(jobs(1))
     assert sluice.drain(max_ms=24 * HOUR_MS)
     job = sluice.rows["j0"]

@@ -10,25 +10,8 @@ import pytest
 from ops.sim.faults import CrashAt, CrashOn, FaultHook, When
 from ops.sim.report import Report
 from ops.sim.sluice_world import SimSluice
-from shared.core.model import NewJob, State
-from shared.core.settings import ClassSettings, Settings, UpstreamSettings
-
-HOUR_MS = 3_600_000
-
-
-def settings(**changes: Any) -> Settings:
-    fields: dict[str, Any] = {"kind": "sim", "upstream": "inference", "slots": 20, "declared_service_s": 0.5}
-    return Settings(
-        upstreams={"inference": UpstreamSettings(name="inference", endpoint="http://upstream", limit_per_s=20.0)},
-        classes={"replays": ClassSettings(name="replays", **(fields | changes))},
-    )
-
-
-def jobs(count: int, *, matches: int, payload: str = "{}") -> list[NewJob]:
-    return [
-        NewJob(job_id=f"j{number}", job_class="replays", match_id=f"m{number % matches}", payload=payload)
-        for number in range(count)
-    ]
+from shared.core.model import State
+from tests.sim.worlds import CLASS, HOUR_MS, jobs, settings
 
 
 def assert_kept(report: Report, *, jobs: int) -> None:
@@ -48,7 +31,7 @@ def assert_kept(report: Report, *, jobs: int) -> None:
     ],
 )
 def test_200_jobs_drain_whatever_dies_once(crash: FaultHook | None) -> None:
-    sluice = SimSluice(settings(), seed=7, crash=crash)
+    sluice = SimSluice(settings(limit_per_s=20.0), seed=7, crash=crash)
     sluice.submit(jobs(200, matches=40))
     assert sluice.drain(max_ms=HOUR_MS)
     assert_kept(sluice.report(), jobs=200)
@@ -61,8 +44,8 @@ SMALL: dict[str, Any] = {"function_timeout_s": 20, "chunk_margin_s": 2.0, "decla
 
 
 def small(crash: FaultHook | None) -> SimSluice:
-    sluice = SimSluice(settings(**SMALL), seed=3, crash=crash)
-    sluice.submit(jobs(3, matches=2, payload='{"chunks": 4, "chunk_ms": 5000}'))
+    sluice = SimSluice(settings(limit_per_s=20.0, **SMALL), seed=3, crash=crash)
+    sluice.submit(jobs(3, matches=2, chunks=4, chunk_ms=5000))
     return sluice
 
 
@@ -86,9 +69,9 @@ def test_a_crash_at_every_port_call_loses_nothing_and_repeats_nothing(when: When
 
 
 def test_what_dies_between_commit_and_message_is_healed_within_b_and_one_tick() -> None:
-    sluice = SimSluice(settings(), seed=5, crash=CrashOn("queue.send_batch", 1, When.BEFORE))
+    sluice = SimSluice(settings(limit_per_s=20.0), seed=5, crash=CrashOn("queue.send_batch", 1, When.BEFORE))
     sluice.submit(jobs(1, matches=1))
-    job_class = sluice.settings.classes["replays"]
+    job_class = sluice.settings.classes[CLASS]
     sluice.run(60_000 + (job_class.sweep_after_s + 2 * job_class.tick_interval_s) * 1000)
     assert sluice.rows["j0"].state is State.DONE
     assert sluice.rows["j0"].copy == 1

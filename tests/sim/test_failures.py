@@ -81,7 +81,8 @@ def test_a_refusal_holds_the_shared_permits_until_retry_after() -> None:
 
 
 def test_no_permit_before_the_deadline_sends_the_job_back_until_one_is_free() -> None:
-    sluice = Bench(settings(limit_per_s=0.05, function_timeout_s=60, declared_service_s=0.1), ticks=True, workers=True)
+    made = settings(limit_per_s=0.05, function_timeout_s=60, declared_service_s=0.1)
+    sluice = Bench(made, ticks=True, workers=True, truths={"inference": UpstreamTruth(limit_per_s=1000.0)})
     sluice.submit(jobs(8, chunk_ms=100))
     sluice.limiter.hold(sluice.settings.upstreams["inference"], until_ms=START_MS + 300_000)
     assert sluice.drain(max_ms=HOUR_MS)
@@ -159,9 +160,7 @@ def test_what_a_kind_does_wrong_is_a_named_failure_of_its_job_alone(chunk: Any, 
     def one_bad(job: Job, cursor: str, context: ChunkContext) -> Any:
         return chunk(job, cursor, context) if job.job_id == "j0" else Chunk(next_cursor=None)
 
-    sluice = Bench(
-        settings(retry=QUICK, batch_size=10), ticks=True, workers=True, kinds={"sim": FunctionKind(one_bad)}
-    )
+    sluice = Bench(settings(retry=QUICK, batch_size=10), ticks=True, workers=True, kinds={"sim": FunctionKind(one_bad)})
     sluice.submit(jobs(5, matches=1))
     assert sluice.drain(max_ms=HOUR_MS)
     job = sluice.rows["j0"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -75,8 +76,10 @@ def test_at_three_tenths_of_a_row_a_tick_neither_lane_starves() -> None:
         order += [(minute, Lane.LIVE)] * live + [(minute, Lane.RECOVERY)] * recovery
     counts = Counter(lane for _, lane in order)
     assert counts[Lane.RECOVERY] == 20  # all of the older work is done
-    live_at = [position for position, (_, lane) in enumerate(order[: 20 + 8]) if lane is Lane.LIVE]
-    assert max(after - before for before, after in zip(live_at, live_at[1:], strict=False)) <= 4
+    while_both_wait = [lane for _, lane in order[:28]]
+    live_at = [position for position, lane in enumerate(while_both_wait) if lane is Lane.LIVE]
+    assert len(live_at) == 8  # 0.3 x 28 = 8.4
+    assert max(after - before for before, after in pairwise(live_at)) <= 4
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,9 @@ def test_a_tick_that_dies_between_plan_and_claims_has_spent_its_time(
 
 
 def test_a_slow_pacer_stops_claiming_ten_seconds_before_its_end() -> None:
-    slow = Latency(by_point={"ledger.move": 15_000})  # 16 at a time land at 7.5, 22.5 and 37.5 s; the next would at 52.5
+    slow = Latency(
+        by_point={"ledger.move": 15_000}
+    )  # 16 at a time land at 7.5, 22.5 and 37.5 s; the next would at 52.5
     sluice = bench(rows=200, changes={"slots": 20}, latency=slow)
     report = sluice.ticked()
     assert report.plan is not None
@@ -214,11 +216,13 @@ def test_no_race_of_pacers_admits_more_than_the_budget(fault: Fault, when: When,
 
 @pytest.mark.parametrize("lag_ms", [0, 1_000, 4_900])
 def test_a_late_tick_and_the_next_one_together_stay_within_max_inflight(lag_ms: int) -> None:
-    sluice = bench(changes={"max_inflight": 10, "lateness_s": 60.0}, staleness=Staleness.fixed(lag_ms))
+    """40 rows/s: what was earned in a second would admit 40 more, and the index does not show the first 10 yet."""
+    sluice = Bench(settings(max_inflight=10), staleness=Staleness.fixed(lag_ms))
+    sluice.submit(jobs(60))
     sluice.until(58)
     late, punctual = sluice.tick(0, at_s=59.5), sluice.tick(1, at_s=60.5)
     reports = sluice.ended(late, punctual)
-    assert [report.outcome for report in reports] == ["closed", "closed"]
+    assert [(report.outcome, report.admitted) for report in reports] == [("closed", 10), ("closed", 0)]
     assert sluice.report().max_in_flight == 10
 
 

@@ -1,4 +1,4 @@
-"""A worker and its lease: stale messages, twins, zombies, continuations, hand-backs, deletion, halt (I2, I4, rule 4)."""
+"""A worker and its lease: stale messages, twins, zombies, continuations, batches, deletion, halt (I2, I4, rule 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ MINUTE: dict[str, Any] = {"function_timeout_s": 60, "chunk_margin_s": 5.0, "decl
 """60 s of function, 2 s of lease margin, and a chunk needs 25 s: two chunks of 20 s fit (38 s and 18 s are left)."""
 
 
-def bench(count: int = 1, *, matches: int | None = None, changes: dict[str, Any] | None = None, **options: Any) -> Bench:
+def bench(
+    count: int = 1, *, matches: int | None = None, changes: dict[str, Any] | None = None, **options: Any
+) -> Bench:
     """Jobs claimed and sent at 60 s, none received yet."""
     chunks = options.pop("chunks", 1)
     chunk_ms = options.pop("chunk_ms", 20_000)

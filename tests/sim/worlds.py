@@ -1,4 +1,4 @@
-"""What the tests of the small world share: settings, jobs, kinds made of a function, and a world that is run by hand."""
+"""What the tests of the small world share: settings, jobs, kinds made of a function, and a world run by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def jobs(
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FunctionKind:
     """A kind whose chunks are one function."""
 
@@ -93,7 +93,7 @@ class Bench(SimSluice):
         self.world.run(START_MS + round(second * 1000))
 
     def ended(self, *invocations: Invocation) -> list[Any]:
-        """What the invocations returned, once all have ended. One that raised, raises here; one that died gives None."""
+        """What the invocations returned, once all have ended. One that raised raises here; one that died gives None."""
         self.world.run(self.world.now_ms + HOUR_MS, stop=lambda: all(one.ended for one in invocations))
         for one in invocations:
             if one.error is not None:
@@ -103,7 +103,7 @@ class Bench(SimSluice):
     # -- the pacer
 
     def tick(self, minute: int = 0, *, at_s: float | None = None) -> Invocation:
-        """Trigger this minute's tick, `at_s` after the world's beginning (now). It is killed after the pacer timeout."""
+        """Trigger this minute's tick, `at_s` after the world's beginning (now). It is killed at the pacer's timeout."""
         at_ms = None if at_s is None else START_MS + round(at_s * 1000)
         return self.schedules[CLASS].fire(START_MS + minute * MINUTE_MS, at_ms=at_ms)
 
@@ -155,9 +155,7 @@ class Bench(SimSluice):
 
     def buried(self, deliveries: Sequence[Delivery]) -> list[str]:
         """Give these deliveries to the dead-letter reader."""
-        read = partial(
-            read_dead_letters, self.ports, self.job_class, deliveries, nonce="reader", jitter=lambda: 0.5
-        )
+        read = partial(read_dead_letters, self.ports, self.job_class, deliveries, nonce="reader", jitter=lambda: 0.5)
         (failed,) = self.ended(self.world.spawn("reader", read))
         return list(failed)
 

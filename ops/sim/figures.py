@@ -1,0 +1,127 @@
+"""What a run of our own policy amounts to: the figures, the series of its ticks, and the scenario's judgement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ops.sim.checks.rows import Attempts, OneEffect, Order
+from ops.sim.checks.ticks import Budget
+from ops.sim.cost import Usage
+from ops.sim.drive import Drive
+from ops.sim.invocations import Outcome
+from ops.sim.measure import Truths, median, quantile
+from ops.sim.report import redone_chunks
+from ops.sim.result import Figures, Result
+from ops.sim.scenario import CLASS, Scenario
+from ops.sim.world import START_MS
+from shared.core.model import State
+
+PACED: Final = "paced"
+
+
+def run_paced(scenario: Scenario, seed: int) -> Result:
+    """One run to its end, judged by the scenario's own expectations."""
+    drive = Drive(scenario, seed)
+    drive.run()
+    return result_of(drive)
+
+
+def result_of(drive: Drive) -> Result:
+    world = drive.sluice.world
+    figures = Figures(scenario=drive.scenario.name, seed=world.seed, policy=PACED)
+    _count(drive, figures)
+    truths = Truths(drive.measure.lives, _done(drive))
+    _time(drive, figures, truths)
+    found = drive.suite.findings
+    result = Result(
+        figures=figures,
+        violations=dict(sorted(found.counts.items())),
+        said=[str(violation) for violation in found.first],
+        series=list(_series(drive, truths)),
+    )
+    if drive.mix is None:
+        result.judge(drive.scenario)
+    return result
+
+
+def _done(drive: Drive) -> set[str]:
+    return {job_id for job_id, row in drive.sluice.ledger.rows.items() if row.job.state is State.DONE}
+
+
+def _count(drive: Drive, figures: Figures) -> None:
+    sluice, measure, suite = drive.sluice, drive.measure, drive.suite
+    ledger, outcomes = sluice.ledger, Counter(one.outcome for one in sluice.world.invocations)
+    figures.jobs = len(measure.lives.created_ms)
+    figures.done, figures.dead = ledger.states[State.DONE], ledger.states[State.DEAD]
+    figures.unfinished = ledger.open_rows
+    figures.lost = figures.jobs - len(ledger.rows) + suite.findings.counts.get("I3", 0)
+    repeated_calls = sum(count - 1 for count in sluice.upstream.effects.values())
+    figures.duplicate_effects = repeated_calls + suite.of(OneEffect).repeats
+    figures.redone_chunks = redone_chunks(
+        ledger.steps, [start for kind in sluice.kinds.values() for start in kind.starts]
+    )
+    figures.over_budget_ticks = len(suite.of(Budget).over_budget)
+    figures.max_in_flight = suite.of(Budget).most_in_flight
+    figures.order_violations = suite.findings.counts.get(Order.invariant, 0)
+    figures.upstream_calls, figures.refusals = len(sluice.upstream.calls), sluice.upstream.refusals
+    figures.refusals_per_1000 = measure.traffic.per_1000
+    figures.refusals_per_1000_worst = measure.traffic.worst_per_1000
+    figures.ticks = len(measure.lines)
+    figures.attempts_burned_by_refusals = suite.of(Attempts).burned_by_others
+    figures.crashes, figures.timeouts = outcomes[Outcome.CRASHED], outcomes[Outcome.TIMED_OUT]
+    figures.cost_per_job_usd = usage_of(drive).usd / max(1, figures.done)
+
+
+def usage_of(drive: Drive) -> Usage:
+    """A message is sent in a batch, received and deleted; the pacer's and the readers' time counts as the workers'."""
+    sluice = drive.sluice
+    ended = [one for one in sluice.world.invocations if one.ended_ms is not None]
+    return Usage(
+        writes=dict(sluice.ledger.writes),
+        reads=dict(sluice.ledger.reads),
+        queue_requests=sluice.queue.send_calls + 2 * sum(mapping.batches for mapping in sluice.mappings),
+        invocations=len(sluice.world.invocations),
+        compute_s=sum(max(0, (one.ended_ms or 0) - one.at_ms) for one in ended) / 1000,
+        memory_mb=drive.settings.classes[CLASS].memory_mb,
+    )
+
+
+def _time(drive: Drive, figures: Figures, truths: Truths) -> None:
+    measure, scenario, job_class = drive.measure, drive.scenario, drive.settings.classes[CLASS]
+    from_ms = measure.demand.from_ms
+    figures.utilisation = measure.demand.utilisation(drive.sluice.world.now_ms)
+    if drive.backlog_ended_ms is not None:
+        figures.drain_s = (drive.backlog_ended_ms - from_ms) / 1000
+    calls_per_s = job_class.slots / scenario.service_s * scenario.calls_per_job
+    figures.ideal_drain_s = measure.lives.ideal_drain_s(drive.truth.limit, from_ms=from_ms, calls_per_s=calls_per_s)
+    errors, figures.eta_silent_ticks = truths.errors(measure.lines, interval_s=job_class.tick_interval_s)
+    figures.eta_error_median, figures.eta_error_p95 = median(errors), quantile(errors, 0.95)
+    wait_ms = quantile(measure.lives.live_waits_ms, 0.95)
+    figures.live_wait_p95_s = None if wait_ms is None else wait_ms / 1000
+
+
+def _series(drive: Drive, truths: Truths) -> Iterator[dict[str, Any]]:
+    """One entry per closed tick; calls and refusals since the one before."""
+    calls = refusals = 0
+    for line, (calls_now, refusals_now) in zip(drive.measure.lines, drive.measure.marks, strict=True):
+        yield {
+            "t_s": (line.at_ms - START_MS) / 1000,
+            "waiting_live": line.waiting.live,
+            "waiting_recovery": line.waiting.recovery,
+            "later": line.later,
+            "behind": line.behind,
+            "dead": line.dead,
+            "in_flight": line.in_flight,
+            "budget": line.budget,
+            "admitted": line.admitted,
+            "rate_per_s": round(line.rate_per_s * drive.scenario.calls_per_job, 4),
+            "true_limit_per_s": drive.truth.limit.at(line.at_ms),
+            "refusals": refusals_now - refusals,
+            "calls": calls_now - calls,
+            "eta_said_s": None if line.eta_s is None else round(line.eta_s, 1),
+            "eta_true_s": round(truths.remaining_s(line.at_ms), 1),
+            "paused": line.paused,
+        }
+        calls, refusals = calls_now, refusals_now

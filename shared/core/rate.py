@@ -1,0 +1,272 @@
+"""One learned rate per upstream, decided once per UTC minute from that minute's counters (DESIGN section 9, TRAPS 38).
+
+AIMD with a memory. The source of the family is Chiu and Jain (1989); of the rule that an allowance which was not used
+is no evidence, Netflix's concurrency-limits; of bisecting towards a rate that was refused, BIC-TCP (Xu et al., 2004).
+What is ours is `measured`: a refused window has measured the limit, namely what was accepted in it, so the rate goes to
+just under that and not to half. What is accepted is a lower bound of the limit, since every refusal's Retry-After holds
+all permits for a while; so it is never taken for less than `decrease_factor` of the rate that was refused.
+
+Three rates are remembered. In force (`rate_per_s`), known to be good (`good_per_s`: fully used and clean) and refused
+(`refused_per_s`). Below the good one the rate climbs by two thirds of what is missing; beyond it by `increase_step` of
+itself, 2.6 times as much with each clean window; short of a refused one by half of the way at most. A step beyond the
+good rate is a probe, and one that is refused at all is withdrawn to just under it, without any decrease.
+
+Every window is judged by the rate that was in force in it. So five refused windows of one rate, which a tick of 300 s
+finds at once, decrease it once, and five clean ones raise it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import isfinite
+from typing import Final
+
+from shared.core.settings import RatePolicy, UpstreamSettings
+from shared.core.stats import WINDOW_MS
+
+FULL_SHARE: Final = 0.9
+"""A window is fully used from this share of its allowance on."""
+
+NOISE_SHARE: Final = 0.001
+"""Up to this share of the calls refused or held, a window is clean: 1 in 1,000, and none of fewer calls."""
+
+MARGIN: Final = 0.98
+"""Just under: what a withdrawn probe and a measured decrease leave of the good and of the accepted rate."""
+
+SMALL_PROBE: Final = 1.1
+BELIEVED_SHARE: Final = 0.85
+"""A refused probe is withdrawn if it was small (at most this many times the good rate), or if its window measured at
+least this share of the good rate. Otherwise it has found a limit that has fallen. Where the upstream keeps a burst of one
+call, a rate 1 % above the limit is refused at every second call and measures little more than half of it."""
+
+COSTLY_SHARE: Final = 0.92
+"""Refusals in two windows running that leave less than this share of the allowance accepted decrease, however few."""
+
+ACCELERATION: Final = 2.6
+LARGEST_STEP: Final = 1.0
+CLIMB_SHARE: Final = 2 / 3
+
+RECOVERY_WINDOWS: Final = 16
+"""Clean, fully used windows from the floor to 90 % of the ceiling at the default settings, whatever is remembered."""
+
+
+class Decision(StrEnum):
+    """What the last window led to. `untried`: it ran at a lower rate than the one in force, which stays."""
+
+    INITIAL = "initial"
+    UNUSED = "unused"
+    UNTRIED = "untried"
+    HELD = "held"
+    TOLERATED = "tolerated"
+    WITHDRAWN = "withdrawn"
+    DECREASED = "decreased"
+    CLIMBED = "climbed"
+    PROBED = "probed"
+    AT_CEILING = "at_ceiling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowCounts:
+    """All classes' calls to one upstream in one closed UTC minute that begins at `start_ms`.
+
+    `calls` includes the refused (429) and the held (503, 529). `binding` overrides the judgement whether the allowance
+    was used, for whoever knows better than the counters; None: it was if the calls are 90 % of it.
+    """
+
+    start_ms: int
+    calls: int
+    refusals: int = 0
+    holds: int = 0
+    binding: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, count in (("calls", self.calls), ("refusals", self.refusals), ("holds", self.holds)):
+            if count < 0:
+                raise ValueError(f"{name} must not be negative, got {count}")
+        if self.start_ms % WINDOW_MS:
+            raise ValueError(f"start_ms must be a whole minute, got {self.start_ms}")
+
+    @property
+    def clean(self) -> bool:
+        return self.refusals + self.holds <= NOISE_SHARE * self.calls
+
+    @property
+    def refused(self) -> bool:
+        return self.refusals > NOISE_SHARE * self.calls
+
+    @property
+    def refused_share(self) -> float:
+        """At most 1: calls count when made, refusals when answered, so that a window may hold more of these."""
+        return min(1.0, self.refusals / max(1, self.calls))
+
+    @property
+    def accepted_per_s(self) -> float:
+        """At most: one call more than was counted, which is how exact a window is; it matters at 3 calls a minute."""
+        return (max(0, self.calls - self.refusals - self.holds) + 1) * 1000 / WINDOW_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What the upstream's item remembers. Plain numbers; rates in calls per second.
+
+    `window_ms` is the last window decided, `changed_ms` when the rate in force was set, `previous_per_s` the one before
+    it. `probes` counts the clean windows beyond the good rate, `refused_windows` the refused ones in a row.
+    """
+
+    rate_per_s: float
+    good_per_s: float
+    refused_per_s: float | None = None
+    previous_per_s: float | None = None
+    changed_ms: int = 0
+    window_ms: int = -1
+    probes: int = 0
+    refused_windows: int = 0
+    decision: Decision = Decision.INITIAL
+
+    def __post_init__(self) -> None:
+        checked_rate(self.rate_per_s, name="rate_per_s")
+        checked_rate(self.good_per_s, name="good_per_s")
+        for name, value in (("refused_per_s", self.refused_per_s), ("previous_per_s", self.previous_per_s)):
+            if value is not None:
+                checked_rate(value, name=name)
+
+
+def checked_rate(rate_per_s: float, *, name: str) -> float:
+    """The rate itself. ValueError naming it if it is 0, negative, NaN or infinite."""
+    if isinstance(rate_per_s, bool) or not isfinite(rate_per_s) or rate_per_s <= 0:
+        raise ValueError(f"{name} must be finite and above 0, got {rate_per_s}")
+    return rate_per_s
+
+
+def bounds_per_s(upstream: UpstreamSettings) -> tuple[float, float]:
+    """Floor and ceiling of the learned rate. ValueError naming the setting that makes no such pair."""
+    ceiling = checked_rate(upstream.limit_per_s, name="limit_per_s")
+    share = checked_rate(upstream.floor_share, name="floor_share")
+    if share > 1:
+        raise ValueError(f"floor_share must be at most 1, got {share}")
+    return ceiling * share, ceiling
+
+
+def first(upstream: UpstreamSettings) -> Learned:
+    """Before anything is known: the declared limit, taken for good."""
+    ceiling = bounds_per_s(upstream)[1]
+    return Learned(rate_per_s=ceiling, good_per_s=ceiling)
+
+
+def rate_in_force(learned: Learned | None, upstream: UpstreamSettings) -> float:
+    """The one rate that feeds pacer and permits, within the bounds configured now; None: nothing is stored yet."""
+    floor, ceiling = bounds_per_s(upstream)
+    return ceiling if learned is None else min(max(floor, learned.rate_per_s), ceiling)
+
+
+def rate_during(learned: Learned, start_ms: int) -> float:
+    """The mean rate in force over the window, as far as the last change is remembered."""
+    if learned.previous_per_s is None:
+        return learned.rate_per_s
+    old_share = min(max(0, learned.changed_ms - start_ms), WINDOW_MS) / WINDOW_MS
+    return old_share * learned.previous_per_s + (1 - old_share) * learned.rate_per_s
+
+
+def learn_all(learned: Learned, windows: Iterable[WindowCounts], *, upstream: UpstreamSettings, now_ms: int) -> Learned:
+    """Apply closed windows in the order of their time; those decided before, and a running one, change nothing."""
+    for window in sorted(windows, key=lambda each: each.start_ms):
+        learned = learn(learned, window, upstream=upstream, now_ms=now_ms)
+    return learned
+
+
+def learn(learned: Learned, window: WindowCounts, *, upstream: UpstreamSettings, now_ms: int) -> Learned:
+    """The decision on one window, which comes into force at `now_ms`. Calling it again with the same window is safe.
+
+    A window without calls, one decided before or an older one, and one that is not over change nothing at all.
+    Otherwise the first that applies: refused -> decrease, withdraw or tolerate; held (503, 529) -> no change; allowance
+    not used or rate not tried yet -> no change; else climb or probe. ValueError naming a setting that is no number.
+    """
+    if window.calls == 0 or window.start_ms <= learned.window_ms or window.start_ms + WINDOW_MS > now_ms:
+        return learned
+    floor, ceiling = bounds_per_s(upstream)
+    inside = replace(
+        learned,
+        rate_per_s=rate_in_force(learned, upstream),
+        good_per_s=min(learned.good_per_s, ceiling),
+        window_ms=window.start_ms,
+    )
+    decided = _decide(inside, window, rate_during(inside, window.start_ms), upstream)
+    rate = min(max(floor, decided.rate_per_s), ceiling)
+    if rate != learned.rate_per_s:
+        before = learned.previous_per_s if learned.changed_ms == now_ms else learned.rate_per_s
+        decided = replace(decided, previous_per_s=before, changed_ms=now_ms)
+    return replace(decided, rate_per_s=rate, good_per_s=min(max(floor, decided.good_per_s), ceiling))
+
+
+def limit_estimate(window: WindowCounts, ran_per_s: float) -> float:
+    """Calls per second that the limit seems to allow, from a window in which the rate `ran_per_s` was refused.
+
+    The calls that are missing from the allowance were held by refusals; in half of the time that they take the
+    upstream is taken to have saved up for later, in the other half to have let its limit go to waste.
+    """
+    active_s = min(window.calls / ran_per_s, WINDOW_MS / 1000)
+    return window.accepted_per_s * 2 / (1 + active_s * 1000 / WINDOW_MS)
+
+
+def _decide(learned: Learned, window: WindowCounts, ran_per_s: float, upstream: UpstreamSettings) -> Learned:
+    if window.refused:
+        return _refused(learned, window, ran_per_s, upstream)
+    if not window.clean:
+        return replace(learned, refused_windows=0, decision=Decision.HELD)
+    full = window.calls >= FULL_SHARE * ran_per_s * WINDOW_MS / 1000 if window.binding is None else window.binding
+    if not full:
+        return replace(learned, refused_windows=0, decision=Decision.UNUSED)
+    proven = replace(learned, refused_windows=0, good_per_s=max(learned.good_per_s, ran_per_s))
+    if learned.refused_per_s is not None and ran_per_s >= learned.refused_per_s:
+        proven = replace(proven, refused_per_s=None)
+    if learned.changed_ms > window.start_ms + WINDOW_MS // 2:
+        return replace(proven, decision=Decision.UNTRIED)
+    return _raised(proven, upstream)
+
+
+def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream: UpstreamSettings) -> Learned:
+    again = learned.refused_windows > 0
+    marked = replace(learned, probes=0, refused_windows=learned.refused_windows + 1)
+    measured_per_s = limit_estimate(window, ran_per_s)
+    small = ran_per_s <= SMALL_PROBE * learned.good_per_s
+    is_probe = ran_per_s > learned.good_per_s and (small or measured_per_s >= BELIEVED_SHARE * learned.good_per_s)
+    overloaded = window.refused_share > upstream.refusal_threshold and (window.refusals > 1 or again)
+    costly = again and window.accepted_per_s < COSTLY_SHARE * ran_per_s
+    halving = upstream.rate_policy is RatePolicy.HALVING
+    if learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0) and (halving or not overloaded):
+        return replace(
+            marked, decision=Decision.TOLERATED
+        )  # a decrease began inside this window: it refused the old rate
+    if is_probe and not (overloaded and halving):
+        just_under = MARGIN * learned.good_per_s
+        return _lowered(marked, just_under, refused_per_s=ran_per_s, decision=Decision.WITHDRAWN)
+    if not (overloaded or costly):
+        return replace(marked, decision=Decision.TOLERATED)
+    target = upstream.decrease_factor * ran_per_s
+    if not halving:
+        target = max(target, MARGIN * min(ran_per_s, measured_per_s))
+    if not is_probe:
+        marked = replace(marked, good_per_s=min(learned.good_per_s, measured_per_s))
+    return _lowered(marked, target, refused_per_s=ran_per_s, decision=Decision.DECREASED)
+
+
+def _lowered(learned: Learned, target_per_s: float, *, refused_per_s: float, decision: Decision) -> Learned:
+    """Never a rise: a window that ran at a higher rate may have been answered already."""
+    rate = min(learned.rate_per_s, target_per_s)
+    return replace(learned, rate_per_s=rate, refused_per_s=refused_per_s, decision=decision)
+
+
+def _raised(learned: Learned, upstream: UpstreamSettings) -> Learned:
+    rate, ceiling = learned.rate_per_s, bounds_per_s(upstream)[1]
+    if rate >= ceiling:
+        return replace(learned, probes=0, decision=Decision.AT_CEILING)
+    smallest, just_under = upstream.increase_step * rate, MARGIN * learned.good_per_s
+    if rate < just_under * (1 - upstream.increase_step / 10):
+        climbed = rate + max((just_under - rate) * CLIMB_SHARE, smallest)
+        return replace(learned, rate_per_s=min(climbed, just_under), probes=0, decision=Decision.CLIMBED)
+    step = rate * min(LARGEST_STEP, upstream.increase_step * ACCELERATION ** min(learned.probes, 20))
+    if learned.refused_per_s is not None and learned.refused_per_s > rate:
+        step = min(step, max((learned.refused_per_s - rate) / 2, smallest))
+    return replace(learned, rate_per_s=rate + step, probes=learned.probes + 1, decision=Decision.PROBED)
