@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +69,7 @@ class SluiceFunction(Construct):
         )
         self.allow(_LOG_ACTIONS, logs.log_group_arn)
 
-    def allow(self, actions: tuple[str, ...], *resources: str) -> None:
-        """Grant exactly these actions on exactly these resources."""
-        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
+    def allow(self, actions: tuple[str, ...], *resources: str, keys: Iterable[str] = ()) -> None:
+        """Grant exactly these actions on exactly these resources; of a table, only rows with these partition keys."""
+        only = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": sorted(keys)}} if keys else None
+        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=only))

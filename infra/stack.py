@@ -24,6 +24,7 @@ from infra.job_class import (
 from infra.kind_tables import KIND_TABLES
 from infra.ledger import Ledger, Payloads, pin, removal
 from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, messages_visible
+from infra.webhook import Webhook, webhook_alarms
 from shared.core.settings import ClassSettings, Settings
 from shared.errors import ConfigError
 
@@ -45,6 +46,15 @@ OBJECTS: Final = ("s3:GetObject", "s3:PutObject")
 # Or S3 answers 403 for an object that does not exist, which is a job's failure and no fault of the permissions.
 MISSING_OBJECTS: Final = ("s3:ListBucket",)
 INVOKE: Final = ("lambda:InvokeFunction",)
+ADMIT: Final = ("dynamodb:PutItem",)
+READ_SWITCH: Final = ("dynamodb:GetItem",)
+READ_SECRET: Final = ("secretsmanager:GetSecretValue",)
+ROTATE: Final = (
+    *READ_SECRET,
+    "secretsmanager:DescribeSecret",
+    "secretsmanager:PutSecretValue",
+    "secretsmanager:UpdateSecretVersionStage",
+)
 
 PACER_RETRIES: Final = 2
 DEAD_LETTER_MEMORY_MB: Final = 256
@@ -82,6 +92,8 @@ class SluiceStack(cdk.Stack):
         self._dead_letter_reader()
         for job_class in self._classes:
             self._worker(job_class)
+        if settings.webhook_classes:
+            self._webhook(pacer)
         Alarms(self, "Alarms", table=self._alarm_table())
         self._outputs(pacer)
 
@@ -192,6 +204,23 @@ class SluiceStack(cdk.Stack):
             worker.allow(table.actions, self._table_arn(job_class.settings.options[table.option]))
         job_class.feed(worker)
 
+    def _webhook(self, pacer: SluiceFunction) -> None:
+        """Whoever takes over the door can admit runs of the open classes, which a tick then paces, and nothing else."""
+        webhook = Webhook(self, "Webhook", settings=self._settings.webhook, ephemeral=self._ephemeral)
+        secret = {"SLUICE_SECRET": webhook.secret.secret_arn, "SLUICE_QUEUES": "{}"}
+        door = webhook.door(self._shipment, environment={**secret, "SLUICE_PACER": pacer.function.function_name})
+        names = self._settings.webhook_classes
+        door.allow(ADMIT, self._ledger.rows_arn, keys=[f"RUN#{name}#*" for name in names])
+        door.allow(READ_SWITCH, self._ledger.rows_arn, keys=[f"CLASS#{name}" for name in names])
+        door.allow(READ_SECRET, webhook.secret.secret_arn)
+        door.allow(INVOKE, pacer.function.function_arn)
+        webhook.serve(door)
+        rotation = webhook.rotation(self._shipment, environment=secret)
+        rotation.allow(ROTATE, webhook.secret.secret_arn)
+        webhook.rotate(rotation)
+        cdk.CfnOutput(self, "WebhookUrl", value=webhook.url)
+        cdk.CfnOutput(self, "WebhookSecret", value=webhook.secret.secret_arn)
+
     def _table_arn(self, name: str) -> str:
         """A table that this stack does not make: of this account and region."""
         return self.format_arn(service="dynamodb", resource="table", resource_name=name)
@@ -212,6 +241,8 @@ class SluiceStack(cdk.Stack):
                 )
                 name = f"{job_class.node.id}{lane.capitalize()}DeadLetters"
                 table.append(messages_visible(name, lane_queue.dead_letters, means=means))
+        if self._settings.webhook_classes:
+            table += webhook_alarms(self._settings)
         return table
 
     def _outputs(self, pacer: SluiceFunction) -> None:

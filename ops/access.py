@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,13 @@ class Access(Protocol):
         ...
 
 
+class NoLog:
+    """A command says itself what it did; the log lines of its use cases would stand in the middle of its output."""
+
+    def event(self, name: str, **fields: int | float | str | bool | None) -> None:
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsAccess:
     """Resources by name from a CDK outputs file, or else from the SLUICE_ variables. Raises `ConfigError`."""
@@ -46,7 +53,7 @@ class AwsAccess:
         return load_settings(self.config or self._named_config())
 
     def ports(self) -> Ports:
-        return wire(self._environment(), self.settings()).ports
+        return replace(wire(self._environment(), self.settings()).ports, log=NoLog())
 
     def deployed_classes(self) -> frozenset[str]:
         return frozenset(self._environment().queues)

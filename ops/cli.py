@@ -11,9 +11,13 @@ import click
 from ops.access import AwsAccess
 from ops.commands.guard import guard
 from ops.commands.pause import pause
+from ops.commands.replay import replay
+from ops.commands.report import report
 from ops.commands.resume import resume
 from ops.commands.status import status
 from ops.commands.submit import submit
+from ops.commands.webhook import webhook
+from ops.wording import said
 from shared.errors import ConfigError, InvalidInput, Retryable, SluiceError
 
 FAILED: Final = 1
@@ -37,9 +41,9 @@ class Commands(click.Group):
         except InvalidInput as error:
             _end(ctx, WRONG_INPUT, str(error))
         except Retryable as error:
-            _end(ctx, NO_ANSWER, f"{error} Nothing is lost: try again.")
+            _end(ctx, NO_ANSWER, f"{said(error)} Nothing is lost: try again.")
         except SluiceError as error:
-            _end(ctx, FAILED, str(error))
+            _end(ctx, FAILED, said(error))
         except BrokenPipeError:
             raise
         except Exception as error:
@@ -96,5 +100,5 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
         ctx.obj = AwsAccess(config=config, outputs=outputs, variables=os.environ)
 
 
-for command in (guard, pause, resume, status, submit):
+for command in (guard, pause, replay, report, resume, status, submit, webhook):
     main.add_command(command)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from shared.config_rules import (
-    CLASS,
     CONSEQUENCE,
     GENERAL,
     NAME,
@@ -33,8 +32,9 @@ from shared.config_rules import (
     shares_sum,
     shown,
 )
+from shared.config_triggers import CLASS, WEBHOOK
 from shared.core.model import Lane
-from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings
+from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings, WebhookSettings
 from shared.errors import ConfigError
 
 PROJECT_CONFIG: Final = Path(__file__).resolve().parent.parent / "sluice.toml"
@@ -102,9 +102,11 @@ class _Draft:
 
 
 def _read_document(document: Values, draft: _Draft) -> None:
-    draft.faults.extend(_unknown((), document, ("sluice", "upstreams", "classes")))
+    draft.faults.extend(_unknown((), document, ("sluice", "webhook", "upstreams", "classes")))
     general = _table(("sluice",), document.get("sluice", {}), draft.faults)
     draft.general.update(_read(("sluice",), general, GENERAL, draft.faults))
+    webhook = _table(("webhook",), document.get("webhook", {}), draft.faults)
+    draft.general["webhook"] = WebhookSettings(**_read(("webhook",), webhook, WEBHOOK, draft.faults))
     for name, table in _named("upstreams", document, draft.faults):
         at = ("upstreams", name)
         draft.upstreams[name] = _read(at, table, UPSTREAM, draft.faults)
@@ -227,12 +229,17 @@ def _judge_timeouts(draft: _Draft) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a deployment tells its functions: names and addresses, never a secret."""
+    """What a deployment tells its functions: names and addresses, never a secret.
+
+    `pacer` and `secret` (its name) are there only for the webhook and for the function that rotates its secret.
+    """
 
     table: str
     bucket: str
     queues: Mapping[str, Mapping[Lane, str]]
     config_path: Path
+    pacer: str = ""
+    secret: str = ""
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
@@ -250,6 +257,8 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         bucket=environ["SLUICE_BUCKET"].strip(),
         queues=queues,
         config_path=Path(environ.get("SLUICE_CONFIG") or PROJECT_CONFIG),
+        pacer=environ.get("SLUICE_PACER", ""),
+        secret=environ.get("SLUICE_SECRET", ""),
     )
 
 

@@ -71,6 +71,12 @@ class LedgerUnavailable(Retryable):
     code = "ledger_unavailable"
 
 
+class LeaseEnded(Retryable):
+    """The worker's lease on the message ended before its work did."""
+
+    code = "lease_ended"
+
+
 class QueueUnavailable(Retryable):
     """The queue did not answer in time."""
 
@@ -87,6 +93,33 @@ class ObjectMissing(Permanent):
     """An object that the job points at does not exist."""
 
     code = "object_missing"
+
+
+# -- the webhook
+
+
+class SecretUnavailable(Retryable):
+    """The webhook's secret could not be read."""
+
+    code = "secret_unavailable"
+
+
+class SecretUnusable(Permanent):
+    """The webhook's secret is missing, too short or not ASCII: nobody is let in."""
+
+    code = "secret_unusable"
+
+
+class RotationRefused(Permanent):
+    """A step of the secret's rotation does not fit the secret's versions."""
+
+    code = "rotation_refused"
+
+
+class TriggerUnavailable(Retryable):
+    """The pacer could not be asked for a tick."""
+
+    code = "trigger_unavailable"
 
 
 # -- the upstream

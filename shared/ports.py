@@ -150,6 +150,10 @@ class Ledger(Protocol):
 
     def read_run(self, key: RunKey) -> Run | None: ...
 
+    def open_runs(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
+        """The runs of these minutes that nobody has closed, oldest first: never owned, or owned by the dead too."""
+        ...
+
     def read_control(self, job_class: str) -> Control: ...
 
     def set_pause(self, job_class: str, flag: Flag | None) -> None:
@@ -157,6 +161,10 @@ class Ledger(Protocol):
         ...
 
     def set_halt(self, job_class: str, flag: Flag | None) -> None: ...
+
+    def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
+        """Let the webhook admit runs of the class or not; the flag says who wanted that, whichever it is."""
+        ...
 
     # -- stats
 
@@ -257,6 +265,12 @@ class Blobs(Protocol):
 
     def put_once(self, key: str, body: bytes, *, content_type: str) -> bool:
         """Create the object if the key is free. False where it exists already."""
+        ...
+
+
+class Trigger(Protocol):
+    def start(self, key: RunKey) -> None:
+        """Ask the pacer for this run's tick; do not wait for it. Raises `TriggerUnavailable`: it may come or not."""
         ...
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from shared.aws.wiring import host
 from shared.errors import InvalidInput
-from shared.usecases.tick import TickRequest, run_tick
+from shared.usecases.pace import pace
+from shared.usecases.tick import TickRequest
 from shared.usecases.trigger import scheduled_ms_of
 
 
@@ -28,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         nonce=uuid.uuid4().hex,
         deadline_ms=now_ms + context.get_remaining_time_in_millis(),
     )
-    report = run_tick(here.ports, settings, here.settings.upstream_of(settings), request)
-    counts = asdict(report)
+    report = pace(here.ports, here.settings, settings, request)
+    counts = asdict(report.tick)
     del counts["plan"]
-    return counts
+    return counts | {"executed": [tick.run_id for tick in report.executed]}

@@ -57,44 +57,38 @@ def replay(
 ) -> None:
     """Drain the jobs that FILE has recorded, each coming at its own time, in virtual time: an hour takes seconds.
 
-    FILE is CSV (.csv, .tsv) with a header, or JSON lines, of which an `export` is one; a dot leads into an object. Every
-    row is a job. A job of more tokens than one call takes goes through the upstream in chunks.
+    FILE is CSV (.csv, .tsv) with a header, or JSON lines, as `export` writes them; a dot leads into an object. Every
+    row is a job. A missing or unreadable time is refused with its line and column; rows out of order are sorted, and
+    equal times all kept, with a note.
 
-    \b
-    What becomes of bad times
-      missing, unreadable   refused, with the line and the column; nothing is replayed
-      out of order          sorted, and a note says how many
-      twice the same        all kept, and a note says how many
-
-    It is an error if a tick admits more than its budget, if a killed worker does not resume at the stored cursor, if an
-    output is produced twice, or if a job is lost.
+    It is an error if a tick admits more than its budget, if a killed worker does not resume at the stored cursor, if
+    an output is produced twice, or if a job is lost: exit code 1. A bad file or command line: 2.
 
     \b
     Examples
       python -m ops replay day.csv --time TIMESTAMP --tokens ContextTokens,GeneratedTokens --limit 8 --kills --seed 7
       python -m ops replay jobs.jsonl --time due --match match_id --limit 20 --json
-
-    \b
-    Exit codes
-      0    drained, and everything held
-      1    something of the above did not hold: the output says what
-      2    the command line or the file is wrong
     """
     if not 0 < limit_per_s <= _MOST_PER_S:
         raise InvalidInput("--limit", got="a number out of range", expected=f"above 0, at most {_MOST_PER_S:g}")
     prices = _prices(token_prices)
     recording = read_recording(file, Columns(time=time_column, tokens=_columns(tokens), match=match))
     options = Options(limit_per_s=limit_per_s, kills=kills, slots=slots, chunk_tokens=chunk_tokens)
-    begun = time.perf_counter()
-    run = Replay(recording, options, seed)
-    run.run()
-    result, bill = run.finish(prices)
-    result.figures.wall_s = time.perf_counter() - begun
+    result, bill = _replayed(recording, options, seed, prices)
     found = as_figures(result, bill, recording)
     if out is not None:
         out.write_text(json.dumps(found | {"series": result.series}, ensure_ascii=False), encoding="utf-8")
     click.echo(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(in_words(result, bill, recording)))
     click.get_current_context().exit(0 if result.passed else 1)
+
+
+def _replayed(recording: Recording, options: Options, seed: int, prices: Prices) -> tuple[Result, Bill]:
+    begun = time.perf_counter()
+    run = Replay(recording, options, seed)
+    run.run()
+    result, bill = run.finish(prices)
+    result.figures.wall_s = time.perf_counter() - begun
+    return result, bill
 
 
 def _columns(tokens: str | None) -> tuple[str, ...]:
@@ -148,7 +142,8 @@ def in_words(result: Result, bill: Bill, recording: Recording) -> Iterator[str]:
     yield from (f"  note      {note}" for note in recording.notes)
     drained = "not drained" if figures.drain_s is None else f"drained after {figures.drain_s:,.0f} s"
     yield f"  drain     {drained}, at best {figures.ideal_drain_s:,.0f} s; {figures.done:,} done, {figures.dead:,} dead"
-    yield f"  upstream  {figures.upstream_calls:,} calls, {figures.refusals:,} refused; {figures.utilisation or 0:.1%} of its limit used"
+    used = f"{figures.utilisation or 0:.1%} of its limit used"
+    yield f"  upstream  {figures.upstream_calls:,} calls, {figures.refusals:,} refused; {used}"
     yield (
         f"  kills     {figures.crashes:,} workers killed, {bill.repeated_chunks:,} chunks begun again, "
         f"{bill.resumed_jobs:,} jobs resumed at their cursor, {figures.redone_chunks} committed chunks redone"

@@ -1,4 +1,4 @@
-"""What a run would have cost on AWS: on-demand list prices of us-east-1, without free tiers (checked November 2026)."""
+"""What a run would have used on AWS, priced by `shared.core.cost`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_WRITE_UNIT_USD: Final = 0.625e-6
-_READ_UNIT_USD: Final = 0.125e-6
-_FIFO_REQUEST_USD: Final = 0.50e-6
-_INVOCATION_USD: Final = 0.20e-6
-_GB_SECOND_USD: Final = 16.6667e-6
+from shared.core.cost import Spending
 
 _UNITS: Final[Mapping[str, int]] = {
-    # The row and what the move does to its place in the index: nothing, a put or a delete, or one of each.
+    # The row, and what the move does to its place in the index: a put or a delete is one, a move of it two.
     "create": 2,
     "claim": 3,
     "resend": 3,
@@ -22,26 +18,20 @@ _UNITS: Final[Mapping[str, int]] = {
     "release": 3,
     "fail": 3,
     "transport": 3,
-    "commit": 1,
-    "mark": 1,
-    "unmark": 1,
-    "finish": 2,
     "die": 3,
-    # Transactions count double: two items each.
+    "finish": 2,
+    # Transactions count double: the run and control.
     "take_run": 4,
     "plan_run": 4,
     "close_run": 4,
 }
 _WITH_OUTPUT: Final = frozenset({"commit", "continue", "finish"})
-"""Moves that usually store an output: the row's write and the output's, both in a transaction."""
-
-_ROWS_PER_PAGE_UNIT: Final = 20
-"""Index entries are about 200 bytes; an eventually consistent read unit is 8 KB, of which half is taken as used."""
+"""Moves that store a chunk's output: the row's write and the output's are one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was used: write requests and reads of the ledger by name, queue requests, invocations and their time."""
+    """Write requests and reads of the ledger by name, queue requests, invocations and their time."""
 
     writes: Mapping[str, int]
     reads: Mapping[str, int]
@@ -51,18 +41,20 @@ class Usage:
     memory_mb: int
 
     @property
-    def usd(self) -> float:
-        write_units = sum(count * self._units(name) for name, count in self.writes.items())
-        read_units = sum(self.reads.values())
-        return (
-            write_units * _WRITE_UNIT_USD
-            + read_units * _READ_UNIT_USD
-            + self.queue_requests * _FIFO_REQUEST_USD
-            + self.invocations * _INVOCATION_USD
-            + self.compute_s * self.memory_mb / 1024 * _GB_SECOND_USD
+    def spending(self) -> Spending:
+        return Spending(
+            write_units=sum(count * _units(name) for name, count in self.writes.items()),
+            read_units=sum(self.reads.values()),
+            queue_requests=self.queue_requests,
+            invocations=self.invocations,
+            gb_seconds=self.compute_s * self.memory_mb / 1024,
         )
 
-    @staticmethod
-    def _units(name: str) -> int:
-        units = _UNITS.get(name, 1)
-        return units * 2 + 2 if name in _WITH_OUTPUT else units
+    @property
+    def usd(self) -> float:
+        return self.spending.usd()
+
+
+def _units(name: str) -> int:
+    """The moves of one transaction are joined by `+`."""
+    return sum(_UNITS.get(part, 1) * 2 + 2 if part in _WITH_OUTPUT else _UNITS.get(part, 1) for part in name.split("+"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,11 +16,13 @@ from ops.sim.mix import Mix
 from ops.sim.scenario import CLASS, Event, Scenario
 from ops.sim.sluice_world import SimSluice
 from ops.sim.world import START_MS, World
-from shared.core.model import NewJob
+from shared.core.model import NewJob, State
 from shared.kind import Kind
 from shared.usecases.operate import pause, resume
+from shared.usecases.repair import skip
 
-_PRODUCER_RETRY_MS: Final = 5_000
+_RETRY_MS: Final = 5_000
+_ROUNDS_MS: Final = 300_000
 
 
 class Drive:
@@ -46,6 +48,7 @@ class Drive:
         self.measure.lives.on_end = self._job_ended
         self._rng = random.Random(f"{seed}/trouble")
         self._faults_over = False
+        self._resuming = False
         self._producers = 0
 
     def _world(self, seed: int) -> SimSluice:
@@ -81,6 +84,8 @@ class Drive:
         if self.mix is not None:
             self.suite.faults_begin()
             world.at(START_MS + round(scenario.trouble.until_s * 1000), self._end_faults)
+            for event in self.mix.events(scenario.trouble.until_s):
+                world.at(START_MS + round(event.at_s * 1000), partial(self._operate, event))
         self.arrivals.start()
         world.run(START_MS + round(scenario.max_hours * 3_600_000), stop=self._over)
         self.suite.ended()
@@ -96,6 +101,7 @@ class Drive:
         self._faults_over = True
         self.mix.end(self.sluice)
         self.suite.faults_over()
+        self._skip_dead_heads()
 
     # -- what arrives
 
@@ -128,7 +134,7 @@ class Drive:
         if invocation.outcome is Outcome.RETURNED:
             self._producers -= 1
         else:
-            world.at(world.now_ms + _PRODUCER_RETRY_MS, partial(self._again, jobs))
+            world.at(world.now_ms + _RETRY_MS, partial(self._again, jobs))
 
     def _again(self, jobs: Sequence[NewJob]) -> None:
         self._producers -= 1
@@ -143,17 +149,34 @@ class Drive:
     # -- what operators and chance do
 
     def _operate(self, event: Event) -> None:
-        world, ports = self.sluice.world, self.sluice.ports
         if event.do == "pause":
-            entry = partial(pause, ports, CLASS, by="operator", why="the scenario says so")
-            world.spawn("operator", entry, on_end=self._pause_ended)
+            self._command(partial(pause, self.sluice.ports, CLASS, by="operator", why="the scenario says so"), "pause")
         else:
+            self._resuming = True
             self.suite.resumed(CLASS)
-            world.spawn("operator", partial(resume, ports, CLASS))
+            self._command(partial(resume, self.sluice.ports, CLASS), "resume")
 
-    def _pause_ended(self, invocation: Invocation) -> None:
-        if invocation.outcome is Outcome.RETURNED:
-            self.suite.paused(CLASS)
+    def _command(self, entry: Callable[[], object], name: str) -> None:
+        """What an operator types, and types again if it did not come to its end."""
+
+        def ended(invocation: Invocation) -> None:
+            if invocation.outcome is not Outcome.RETURNED and name == "resume":
+                self.sluice.world.at(self.sluice.world.now_ms + _RETRY_MS, partial(self._command, entry, name))
+            elif invocation.outcome is Outcome.RETURNED and name == "pause" and not self._resuming:
+                self.suite.paused(CLASS)
+
+        self.sluice.world.spawn(f"operator/{name}", entry, on_end=ended)
+
+    def _skip_dead_heads(self) -> None:
+        """An operator's rounds after the faults: a dead job of an ordered class holds its match until somebody acts."""
+        world, ledger = self.sluice.world, self.sluice.ledger
+        job_class = self.settings.classes[CLASS]
+        if not self._over():
+            world.at(world.now_ms + _ROUNDS_MS, self._skip_dead_heads)
+        dead = [row.job.job_id for row in ledger.rows.values() if row.job.state is State.DEAD and job_class.ordered]
+        for job_id in dead:
+            nonce = world.new_id("operator/skip")
+            world.spawn(nonce, partial(skip, self.sluice.ports, job_class, job_id, nonce=nonce))
 
     def _next_kill(self) -> None:
         world, trouble = self.sluice.world, self.scenario.trouble

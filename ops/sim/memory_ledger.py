@@ -180,6 +180,10 @@ class MemoryLedger:
         self.reads["read_run"] += 1
         return self._runs.runs.get(key)
 
+    def open_runs(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
+        self.reads["open_runs"] += 1
+        return self._runs.open(job_class, minutes_ms=minutes_ms)
+
     def read_control(self, job_class: str) -> Control:
         self.reads["read_control"] += 1
         return self._runs.control(job_class)
@@ -191,6 +195,10 @@ class MemoryLedger:
     def set_halt(self, job_class: str, flag: Flag | None) -> None:
         self.writes["set_halt"] += 1
         self._runs.put(replace(self._runs.control(job_class), halt=flag))
+
+    def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
+        self.writes["switch_webhook"] += 1
+        self._runs.put(replace(self._runs.control(job_class), webhook_closed=closed, webhook_switched=flag))
 
     # -- stats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.core.runs import (
@@ -74,14 +75,19 @@ class MemoryRuns:
         run, control = self.runs.get(key), self.control(key.job_class)
         if run is None:
             return False
-        if run.state is RunState.CLOSED:  # a lost answer: nobody else closes a run that we own
+        state = RunState.SKIPPED if close.skipped else RunState.CLOSED
+        if run.state is state:  # a lost answer: nobody else closes a run that we own
             return run.owner == owner
         if run.state not in _UNFINISHED or not self._owns(run, control, owner):
             return False
-        self.runs[key] = replace(run, state=RunState.CLOSED)
+        self.runs[key] = replace(run, state=state, reason=close.skipped)
         released = replace(control, lock_owner="", lock_run_id="", lock_until_ms=0)
         self.put(replace(released, recent=close.recent, history=close.history, p95_chunk_ms=close.p95_chunk_ms))
         return True
+
+    def open(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
+        keys = (RunKey(job_class=job_class, minute_ms=minute_ms) for minute_ms in sorted(minutes_ms))
+        return [self.runs[key] for key in keys if key in self.runs and self.runs[key].state in _UNFINISHED]
 
     def drop(self, key: RunKey, *, owner: str) -> None:
         control = self.control(key.job_class)

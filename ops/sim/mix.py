@@ -16,6 +16,7 @@ from ops.sim.fifo import RETENTION_MS
 from ops.sim.hosts import MappingFaults, ScheduleFaults
 from ops.sim.memory_index import Staleness
 from ops.sim.memory_queue import EntryFault
+from ops.sim.scenario import Event
 from ops.sim.sluice_world import SimSluice
 from ops.sim.upstream import UpstreamTruth
 from shared.core.settings import Settings
@@ -59,6 +60,7 @@ class Chances:
     overloaded: float
     messages_expire: bool
     ordered: bool
+    paused: bool
     lag_ms: int
     skew_ms: int
 
@@ -81,6 +83,7 @@ class Chances:
             overloaded=often(0.2),
             messages_expire=rng.random() < 0.2,
             ordered=rng.random() < 0.4,
+            paused=rng.random() < 0.3,
             lag_ms=rng.choice((0, 500, 4_000)),
             skew_ms=rng.choice((0, 200, 700)),
         )
@@ -104,6 +107,13 @@ class Mix:
 
     def truth_of(self, truth: UpstreamTruth) -> UpstreamTruth:
         return replace(truth, overloaded=self.chances.overloaded)
+
+    def events(self, until_s: float) -> list[Event]:
+        """In some seeds an operator pauses the class for a while, in the middle of it all."""
+        if not self.chances.paused:
+            return []
+        at_s = self._rng.random() * until_s / 2
+        return [Event(at_s=at_s, do="pause"), Event(at_s=at_s + 60 + self._rng.random() * 240, do="resume")]
 
     def options(self) -> dict[str, Any]:
         chances = self.chances

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from ops.sim.arrivals import Arrival, Arrivals
 from ops.sim.drive import Drive
 from ops.sim.figures import result_of
+from ops.sim.measure import quantile
 from ops.sim.recorded_work import CALL_MS, CHUNK_TOKENS, RecordedKind, Shape, Work, shape_of
 from ops.sim.recording import Recorded, Recording
 from ops.sim.result import Result
@@ -154,6 +156,9 @@ class Replay(Drive):
         result, bill = result_of(self), bill_of(self, self.shapes, self.work, prices)
         result.figures.cost_per_job_usd = bill.total_usd / max(1, result.figures.done)
         result.figures.ideal_drain_s = self._ideal_s()
+        waits = self._live_waits_s()
+        for entry, wait_s in zip(result.series, waits, strict=True):
+            entry["live_wait_s"] = wait_s
         return result, bill
 
     def _ideal_s(self) -> float:
@@ -164,3 +169,15 @@ class Replay(Drive):
             came_s = (row.at_ms - first_ms) / 1000
             made_s = max(made_s, came_s) + len(self.shapes[id_of(row)].chunks) / limit_per_s
         return made_s
+
+    def _live_waits_s(self) -> list[float | None]:
+        """Per tick, the p95 of the waits of the jobs that began since the tick before."""
+        ticks_ms = [line.at_ms for line in self.measure.lines]
+        waits: list[list[float]] = [[] for _ in ticks_ms]
+        begun: set[str] = set()
+        for start in (start for kind in self.sluice.kinds.values() for start in kind.starts):
+            number = bisect_left(ticks_ms, start.at_ms)
+            if start.job_id not in begun and number < len(ticks_ms):
+                waits[number].append((start.at_ms - self.sluice.ledger.rows[start.job_id].job.due_ms) / 1000)
+            begun.add(start.job_id)
+        return [quantile(each, 0.95) for each in waits]

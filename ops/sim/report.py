@@ -56,7 +56,7 @@ def report_of(
         max_in_flight=_max_in_flight(ledger.steps),
         upstream_calls=len(upstream.calls),
         refusals=upstream.refusals,
-        ticks=sum(run.state is RunState.CLOSED for run in ledger.runs),
+        ticks=sum(bool(run.owner) and run.state in (RunState.CLOSED, RunState.SKIPPED) for run in ledger.runs),
         port_calls=world.calls,
         crashes=outcomes[Outcome.CRASHED],
         timeouts=outcomes[Outcome.TIMED_OUT],

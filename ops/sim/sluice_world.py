@@ -32,8 +32,9 @@ from shared.kind import Kind
 from shared.ports import Delivery, Ports
 from shared.usecases.dead_letter import read_dead_letters
 from shared.usecases.operate import pause, resume
+from shared.usecases.pace import pace
 from shared.usecases.submit import SubmitReport, submit_jobs
-from shared.usecases.tick import TickRequest, run_tick
+from shared.usecases.tick import TickRequest
 from shared.usecases.work import work
 
 KindsOf: TypeAlias = Callable[[World], Mapping[str, Kind]]
@@ -222,7 +223,7 @@ class SimSluice:
     def _tick_entry(self, job_class: ClassSettings) -> TickEntry:
         def tick(scheduled_ms: int, nonce: str, end_ms: int) -> object:
             request = TickRequest(scheduled_ms=scheduled_ms, source="schedule", nonce=nonce, deadline_ms=end_ms)
-            return run_tick(self.ports, job_class, self._upstream_of(job_class), request)
+            return pace(self.ports, self.settings, job_class, request).tick
 
         return tick
 

@@ -13,6 +13,7 @@ from ops.submission.interrupts import Interrupts
 from ops.submission.lines import Lines
 from ops.submission.progress import Meter
 from ops.submission.source import Format, Source, rows_of
+from ops.wording import said
 from shared.core.model import NewJob
 from shared.core.settings import Settings
 from shared.errors import InvalidInput, Retryable
@@ -90,7 +91,7 @@ class Submission:
         except KeyboardInterrupt:
             summary.outcome = Outcome.INTERRUPTED
         except Retryable as error:
-            summary.outcome, summary.detail = Outcome.UNAVAILABLE, str(error)
+            summary.outcome, summary.detail = Outcome.UNAVAILABLE, said(error)
         summary.seconds = (self._ports.clock.now_ms() - begun_ms) / 1000
         return summary
 
@@ -124,7 +125,7 @@ class Submission:
                 pause_s = next(pauses, None)
                 if pause_s is None or self._interrupts.asked:
                     raise
-                self._meter.note(f"{error} Trying again in {pause_s:g} s (attempt {attempt} of {len(PAUSES_S)}).")
+                self._meter.note(f"{said(error)} Trying again in {pause_s:g} s (attempt {attempt} of {len(PAUSES_S)}).")
                 self._ports.clock.sleep(pause_s)
         raise AssertionError("unreachable: the last attempt returns or raises")
 

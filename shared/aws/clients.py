@@ -53,6 +53,11 @@ ONCE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=1)
 """For additions that must not be made twice: a lost answer is not tried again."""
 QUEUE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=2)
 OBJECTS: Final = Patience(connect_s=1.0, read_s=3.0, attempts=2)
+# For the webhook, whose caller is told after 10 s that nobody answers: two reads of the secret, one of control and the
+# admission fit, even if each takes as long as it may.
+SECRETS: Final = Patience(connect_s=0.5, read_s=0.7, attempts=1)
+HASTY_LEDGER: Final = Patience(connect_s=0.5, read_s=0.75, attempts=2)
+TRIGGER: Final = Patience(connect_s=0.5, read_s=1.0, attempts=1)
 
 _QUIET: Final = ("boto3", "botocore", "s3transfer", "urllib3")
 
@@ -60,14 +65,15 @@ _QUIET: Final = ("boto3", "botocore", "s3transfer", "urllib3")
 class Clients:
     """One process's clients. Importing this module makes none; each is made once, by the first thread that needs it."""
 
-    def __init__(self, make: MakeClient | None = None) -> None:
+    def __init__(self, make: MakeClient | None = None, *, ledger: Patience = LEDGER) -> None:
         self._make = make
+        self._ledger = ledger
         self._made: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     @property
     def dynamodb(self) -> Any:
-        return self._client("dynamodb", LEDGER)
+        return self._client("dynamodb", self._ledger)
 
     @property
     def dynamodb_once(self) -> Any:
@@ -80,6 +86,14 @@ class Clients:
     @property
     def s3(self) -> Any:
         return self._client("s3", OBJECTS)
+
+    @property
+    def secrets(self) -> Any:
+        return self._client("secretsmanager", SECRETS)
+
+    @property
+    def functions(self) -> Any:
+        return self._client("lambda", TRIGGER)
 
     def _client(self, service: str, patience: Patience) -> Any:
         key = f"{service}/{patience.attempts}"

@@ -45,7 +45,9 @@ def cursor_of(item: Item) -> str:
 
 
 def run(key: RunKey) -> Item:
-    return _key(f"RUN#{key.job_class}#{_minute(key.minute_ms)}", "RUN")
+    """A repair stands beside its minute's run, where a role that may only put runs cannot reach it."""
+    name = "REPAIR" if key.repair else "RUN"
+    return _key(f"{name}#{key.job_class}#{_minute(key.minute_ms)}", name)
 
 
 def control(job_class: str) -> Item:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shared.aws import keys
 from shared.aws.items import encode, load, present
 from shared.aws.keys import Attribute
 from shared.aws.ledger_rows import ABSENT
+from shared.aws.paging import batch_get
 from shared.aws.table import Table, Unmet, Written, update_of
 from shared.core.runs import Busy, Control, Ended, Flag, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
 from shared.errors import LedgerUnavailable
@@ -47,11 +50,15 @@ class Runs:
         self._table = table
 
     def admit_run(self, key: RunKey, *, source: str, now_ms: int) -> bool:
-        """A transaction of one, for its token: an SDK retry after a lost answer must not look like a duplicate."""
+        """A put with a nonce: an SDK retry after a lost answer finds its own, and must not look like a duplicate.
+
+        Not a transaction, whose token would do the same: fifty callers of one minute would cancel one another's.
+        """
         run = Run(key=key, state=RunState.OPEN, source=source)
-        expires = {"expires_s": encode(now_ms // 1000 + RUN_KEPT_S)}
-        item = keys.run(key) | encode(run)["M"] | expires
-        return self._table.transact(("Put", {"Item": item, "ConditionExpression": ABSENT})) is None
+        nonce = encode(uuid.uuid4().hex)
+        extra = {"expires_s": encode(now_ms // 1000 + RUN_KEPT_S), "nonce": nonce}
+        answer = self._table.put(keys.run(key) | encode(run)["M"] | extra, condition=ABSENT)
+        return isinstance(answer, Written) or answer.old.get("nonce") == nonce
 
     def take_run(self, key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> TakeResult:
         """A run that does not exist counts as ended: it was never admitted, or long ago."""
@@ -91,12 +98,12 @@ class Runs:
         return isinstance(answer, Written) or answer.old.get("state") == encode(RunState.SKIPPED)
 
     def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
-        refused = self._table.transact(("Update", _release(key, owner, close)), ("Update", _close(key, owner)))
+        refused = self._table.transact(("Update", _release(key, owner, close)), ("Update", _close(key, owner, close)))
         if refused is None:
             return True
         run = self.read_run(key)
         # Only its owner closes a run: closed and ours means that our own earlier attempt did it.
-        return run is not None and (run.state, run.owner) == (RunState.CLOSED, owner)
+        return run is not None and (run.state, run.owner) == (_closed_as(close), owner)
 
     def drop_lock(self, key: RunKey, *, owner: str) -> None:
         self._table.update(_control_of_owner(key, owner, _UNLOCKED))
@@ -105,17 +112,26 @@ class Runs:
         item = self._table.get(keys.run(key))
         return None if item is None else load(Run, item)
 
+    def open_runs(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
+        wanted = [keys.run(RunKey(job_class=job_class, minute_ms=minute_ms)) for minute_ms in minutes_ms]
+        runs = [load(Run, item) for item in batch_get(self._table, wanted, consistent=True)]
+        unclosed = [run for run in runs if run.state in (RunState.OPEN, RunState.PLANNED)]
+        return sorted(unclosed, key=lambda run: run.key.minute_ms)
+
     def read_control(self, job_class: str) -> Control:
         return load(Control, self._table.get(keys.control(job_class)) or {}, job_class=job_class)
 
     def set_pause(self, job_class: str, flag: Flag | None) -> None:
-        self._set_flag(job_class, "pause", flag)
+        self._set(job_class, {"pause": flag})
 
     def set_halt(self, job_class: str, flag: Flag | None) -> None:
-        self._set_flag(job_class, "halt", flag)
+        self._set(job_class, {"halt": flag})
 
-    def _set_flag(self, job_class: str, name: str, flag: Flag | None) -> None:
-        self._table.update(update_of(keys.control(job_class), values=present({name: flag}), add={"version": 1}))
+    def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
+        self._set(job_class, {"webhook_closed": closed, "webhook_switched": flag})
+
+    def _set(self, job_class: str, values: dict[str, object]) -> None:
+        self._table.update(update_of(keys.control(job_class), values=present(values), add={"version": 1}))
 
 
 _UNLOCKED: Final = {"lock_owner": "", "lock_run_id": "", "lock_until_ms": 0}
@@ -147,7 +163,7 @@ def _planned(key: RunKey, owner: str, plan: TickMemory) -> tuple[dict[str, Any],
 
 
 def _release(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
-    memory = {name: getattr(close, name) for name in TickClose.__slots__}
+    memory = {"recent": close.recent, "history": close.history, "p95_chunk_ms": close.p95_chunk_ms}
     return _control_of_owner(key, owner, {**memory, **_UNLOCKED})
 
 
@@ -161,10 +177,14 @@ def _control_of_owner(key: RunKey, owner: str, values: dict[str, object]) -> dic
     )
 
 
-def _close(key: RunKey, owner: str) -> dict[str, Any]:
+def _closed_as(close: TickClose) -> RunState:
+    return RunState.SKIPPED if close.skipped else RunState.CLOSED
+
+
+def _close(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
     return update_of(
         keys.run(key),
-        values=present({"state": RunState.CLOSED}),
+        values=present({"state": _closed_as(close), "reason": close.skipped}),
         condition=UNCLOSED_AND_MINE,
         was={"owner": encode(owner), "open": encode(RunState.OPEN), "planned": encode(RunState.PLANNED)},
     )

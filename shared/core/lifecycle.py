@@ -127,9 +127,20 @@ def resend(nominee: Nominee, *, job_class: str, now_ms: int) -> Move:
 # -- the worker's moves: from the row as read
 
 
-def mark(job: Job, *, nonce: str, crashed: bool) -> Move:
+def crash_proven(job: Job, *, copy: int, receives: int) -> bool:
+    """Whether the mark on the row was left by an earlier delivery at the very chunk that is to run again."""
+    found = job.mark
+    return (
+        found is not None
+        and (found.epoch, found.cursor) == (job.epoch, job.cursor)
+        and (found.copy, found.receives) < (copy, receives)
+    )
+
+
+def mark(job: Job, *, copy: int, receives: int, nonce: str, crashed: bool) -> Move:
     """Leave a start mark before a redelivered chunk; `crashed`: the mark found unchanged proves one crash more."""
-    changes = {"mark": StartMark(epoch=job.epoch, cursor=job.cursor), "crashes": job.crashes + int(crashed)}
+    left = StartMark(epoch=job.epoch, cursor=job.cursor, copy=copy, receives=receives)
+    changes = {"mark": left, "crashes": job.crashes + int(crashed)}
     return _move("mark", job, changes, nonce=nonce)
 
 

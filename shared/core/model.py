@@ -33,10 +33,16 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartMark:
-    """Left by a redelivered message just before it runs its chunk: found unchanged, that chunk crashed its process."""
+    """Left by a redelivered message just before it runs its chunk.
+
+    Found unchanged by a later delivery, it proves that the chunk crashed its process. A twin of the same delivery has
+    the same `copy` and `receives` and proves nothing.
+    """
 
     epoch: int
     cursor: str
+    copy: int = 0
+    receives: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,8 @@ class Snapshot:
 
     `ready_matches` None: not counted, the concurrency alone bounds the slots. `upstream_rate_per_s` None: a class
     without an upstream. `planned_at_ms` is when the last tick was planned, None before the first, which earns one
-    interval. `waiting` counts eligible rows only. `in_flight` includes the allowance for the index's lag. `paused`
+    interval. `waiting` counts eligible rows only. `in_flight` is what the index shows,
+    `unseen` what it may not show yet: only the cap counts that, or rows that it does show would count twice. `paused`
     means that control does not admit, `resumed` that an earlier owner of this run planned it already.
     `sources` says of a field where its value came from, for `explain`: {"service_s": "p50 of 15 windows"}.
     """
@@ -62,6 +63,7 @@ class Snapshot:
     carry: Carry = field(default_factory=Carry)
     waiting: LaneCounts = field(default_factory=LaneCounts)
     in_flight: int = 0
+    unseen: int = 0
     paused: bool = False
     resumed: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +121,7 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
         slots  = min(ready matches, concurrency)
         budget = max(0, min(rate x elapsed + carry,
                             rate x (interval + lateness + service time) - in flight,
-                            max_inflight - in flight))
+                            max_inflight - in flight - unseen))
 
     The first term, the edge, is what was earned since the last plan: it rounds down and carries the fraction. The
     second, the level, is what the pool can use until a late next tick, with the jobs that then still run: it rounds
@@ -175,7 +177,7 @@ def _terms(snapshot: Snapshot, now_ms: int) -> _Terms:
         earned_nrows=earned_nrows,
         edge=earned_and_kept(earned_nrows, snapshot.carry)[0],
         level=ceil(rate * horizon) - snapshot.in_flight,
-        cap=snapshot.max_inflight - snapshot.in_flight,
+        cap=snapshot.max_inflight - snapshot.in_flight - snapshot.unseen,
     )
 
 
@@ -229,7 +231,8 @@ def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]
     for name in _OBSERVED:
         value: float | None = getattr(snapshot, name)
         yield given(name, value, "does not apply" if value is None else "observed")
-    yield given("in_flight", snapshot.in_flight, "index + recent admissions + recent moves")
+    yield given("in_flight", snapshot.in_flight, "index")
+    yield given("unseen", snapshot.unseen, "recent admissions and moves that the index may not show")
     yield given("waiting_live", snapshot.waiting.live, "index")
     yield given("waiting_recovery", snapshot.waiting.recovery, "index")
     yield given("carry_live_nrows", snapshot.carry.live, "control")
@@ -241,7 +244,7 @@ def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]
         ("rate_per_s", float(terms.rate), f"bound by {terms.rate_binding}"),
         ("edge_rows", terms.edge, "floor(rate_per_s x elapsed_s + carry)"),
         ("level_rows", terms.level, "ceil(rate_per_s x (interval_s + lateness_s + service_s)) - in_flight"),
-        ("cap_rows", terms.cap, "max_inflight - in_flight"),
+        ("cap_rows", terms.cap, "max_inflight - in_flight - unseen"),
         ("budget", budget, _budget_source(snapshot)),
     )
     for name, result, formula in results:

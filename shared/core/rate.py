@@ -38,8 +38,12 @@ MARGIN: Final = 0.98
 SMALL_PROBE: Final = 1.1
 BELIEVED_SHARE: Final = 0.85
 """A refused probe is withdrawn if it was small (at most this many times the good rate), or if its window measured at
-least this share of the good rate. Otherwise it has found a limit that has fallen. Where the upstream keeps a burst of one
-call, a rate 1 % above the limit is refused at every second call and measures little more than half of it."""
+least this share of the good rate; otherwise the limit has fallen. The measure alone misleads where the upstream keeps a
+burst of one call: at 1 % above the limit every second call is refused, and half of the limit seems to be there."""
+
+DEAR_PROBE: Final = 2.0
+LONGEST_WAIT_WINDOWS: Final = 2
+"""A withdrawn probe in which twice the threshold or more was refused is repeated a window later, or two."""
 
 COSTLY_SHARE: Final = 0.92
 """Refusals in two windows running that leave less than this share of the allowance accepted decrease, however few."""
@@ -63,6 +67,7 @@ class Decision(StrEnum):
     WITHDRAWN = "withdrawn"
     DECREASED = "decreased"
     CLIMBED = "climbed"
+    WAITED = "waited"
     PROBED = "probed"
     AT_CEILING = "at_ceiling"
 
@@ -230,17 +235,19 @@ def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream:
     again = learned.refused_windows > 0
     marked = replace(learned, probes=0, refused_windows=learned.refused_windows + 1)
     measured_per_s = limit_estimate(window, ran_per_s)
-    small = ran_per_s <= SMALL_PROBE * learned.good_per_s
-    is_probe = ran_per_s > learned.good_per_s and (small or measured_per_s >= BELIEVED_SHARE * learned.good_per_s)
     overloaded = window.refused_share > upstream.refusal_threshold and (window.refusals > 1 or again)
     costly = again and window.accepted_per_s < COSTLY_SHARE * ran_per_s
     halving = upstream.rate_policy is RatePolicy.HALVING
-    if learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0) and (halving or not overloaded):
-        return replace(
-            marked, decision=Decision.TOLERATED
-        )  # a decrease began inside this window: it refused the old rate
+    began_inside = learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0)
+    if began_inside and (halving or measured_per_s >= BELIEVED_SHARE * learned.rate_per_s):
+        return replace(marked, decision=Decision.TOLERATED)  # a decrease came in this window: the old rate was refused
+    small = ran_per_s <= SMALL_PROBE * learned.good_per_s
+    believed = small or measured_per_s >= BELIEVED_SHARE * learned.good_per_s
+    is_probe = ran_per_s > learned.good_per_s and believed and not began_inside
     if is_probe and not (overloaded and halving):
         just_under = MARGIN * learned.good_per_s
+        dear = int(window.refused_share / max(DEAR_PROBE * upstream.refusal_threshold, NOISE_SHARE)) if overloaded else 0
+        marked = replace(marked, probes=-min(dear, LONGEST_WAIT_WINDOWS))
         return _lowered(marked, just_under, refused_per_s=ran_per_s, decision=Decision.WITHDRAWN)
     if not (overloaded or costly):
         return replace(marked, decision=Decision.TOLERATED)
@@ -266,6 +273,8 @@ def _raised(learned: Learned, upstream: UpstreamSettings) -> Learned:
     if rate < just_under * (1 - upstream.increase_step / 10):
         climbed = rate + max((just_under - rate) * CLIMB_SHARE, smallest)
         return replace(learned, rate_per_s=min(climbed, just_under), probes=0, decision=Decision.CLIMBED)
+    if learned.probes < 0:
+        return replace(learned, probes=learned.probes + 1, decision=Decision.WAITED)
     step = rate * min(LARGEST_STEP, upstream.increase_step * ACCELERATION ** min(learned.probes, 20))
     if learned.refused_per_s is not None and learned.refused_per_s > rate:
         step = min(step, max((learned.refused_per_s - rate) / 2, smallest))

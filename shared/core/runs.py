@@ -12,6 +12,13 @@ from shared.core.model import MINUTE_MS, LaneCounts
 HISTORY_TICKS: Final = 15
 """Ticks that control remembers. Bounded, because an item may not grow to 400 KB (TRAPS 24)."""
 
+SCHEDULE: Final = "schedule"
+WEBHOOK: Final = "webhook"
+"""What a run's `source` says of who admitted it."""
+
+REPAIR_MARK: Final = "+repair"
+"""Ends the id of a repair: a tick of a class's own schedule that admits no run."""
+
 RECENT_ADMISSIONS: Final = 4
 """Admissions that control remembers for the index's lag; more than one tick within it takes an overlap."""
 
@@ -25,10 +32,15 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKey:
-    """One (job class, UTC minute). `minute_ms` is a whole minute, from the trigger's scheduled time (I6)."""
+    """One (job class, UTC minute). `minute_ms` is a whole minute, from the trigger's scheduled time (I6).
+
+    `repair`: not a run but the lock and the record of a tick that only sweeps. It must not take the minute's place:
+    the run of that minute may still come, from the webhook.
+    """
 
     job_class: str
     minute_ms: int
+    repair: bool = False
 
     @classmethod
     def of(cls, job_class: str, scheduled_ms: int) -> RunKey:
@@ -38,7 +50,7 @@ class RunKey:
     def run_id(self) -> str:
         """Readable and unique: `<job_class>@2026-11-30T12:05Z`."""
         minute = datetime.fromtimestamp(self.minute_ms / 1000, tz=UTC)
-        return f"{self.job_class}@{minute:%Y-%m-%dT%H:%MZ}"
+        return f"{self.job_class}@{minute:%Y-%m-%dT%H:%MZ}{REPAIR_MARK if self.repair else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +132,8 @@ class Control:
     lock_until_ms: int = 0
     pause: Flag | None = None
     halt: Flag | None = None
+    webhook_closed: bool = False
+    webhook_switched: Flag | None = None
     carry: Carry = field(default_factory=Carry)
     planned_at_ms: int | None = None
     recent: tuple[Admission, ...] = ()
@@ -145,11 +159,15 @@ class TickMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickClose:
-    """What the closing transaction adds to control beside the lock's release."""
+    """What the closing transaction adds to control beside the lock's release.
+
+    `skipped` is why the run closes as skipped: it was owned, and there was nothing that it could do. Empty: it closes.
+    """
 
     recent: tuple[Admission, ...]
     history: tuple[TickLine, ...]
     p95_chunk_ms: int | None
+    skipped: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,3 +190,22 @@ class Ended:
 
 
 TakeResult: TypeAlias = Taken | Busy | Ended
+
+
+OPEN_LOOK_BACK_MS: Final = 24 * 60 * MINUTE_MS
+"""How far back a tick looks for runs that nobody executed: what a run older than this was to drain, others have."""
+
+
+def minutes_to_look_at(
+    history: tuple[TickLine, ...], *, now_ms: int, interval_s: int, max_age_s: int, max_ahead_s: int
+) -> list[int]:
+    """The minutes in which an admitted run may still be open: a bounded list of keys instead of a scan.
+
+    Back to the oldest tick that control remembers, or at least three intervals, and beyond that by the greatest age
+    that the webhook accepts: ticks that failed or found no time leave no line, so the list grows until one succeeds.
+    """
+    oldest_ms = history[0].at_ms if history else 0
+    since_ms = min(oldest_ms, now_ms - 3 * interval_s * 1000) - max_age_s * 1000
+    since_ms = max(since_ms, now_ms - OPEN_LOOK_BACK_MS - max_age_s * 1000)
+    until_ms = now_ms + max_ahead_s * 1000
+    return list(range(since_ms - since_ms % MINUTE_MS, until_ms + 1, MINUTE_MS))

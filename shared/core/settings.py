@@ -71,10 +71,29 @@ class RetrySettings:
     max_transport_deaths: int = 5
 
 
+class Schedule(StrEnum):
+    """What a class's own schedule does: admit a run at each tick, or only repair what another trigger has admitted."""
+
+    RUNS = "runs"
+    REPAIR = "repair"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """How the public webhook judges a request's age, how many the stage lets through, how often its secret rotates."""
+
+    max_age_s: int = 120
+    max_ahead_s: int = 30
+    requests_per_s: int = 20
+    burst: int = 100
+    rotation_days: int = 30
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSettings:
     """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured.
 
+    `webhook` opens the class to the public webhook; with `schedule` REPAIR nothing else admits its runs.
     `options` is what only the class's kind understands: it belongs to the deployment, where a payload is a producer's.
     """
 
@@ -83,6 +102,8 @@ class ClassSettings:
     upstream: str | None = None
     upstream_share: float = 1.0
     tick_interval_s: int = 60
+    schedule: Schedule = Schedule.RUNS
+    webhook: bool = False
     lateness_s: float = 15.0
     live_window_s: int = 300
     live_share: float = 0.3
@@ -126,10 +147,16 @@ class Settings:
     """Everything `sluice.toml` says."""
 
     namespace: str = "Sluice"
-    pacer_timeout_s: int = 50
+    pacer_timeout_s: int = 45
     pacer_memory_mb: int = 512
     upstreams: Mapping[str, UpstreamSettings] = field(default_factory=dict)
     classes: Mapping[str, ClassSettings] = field(default_factory=dict)
+    webhook: WebhookSettings = field(default_factory=WebhookSettings)
+
+    @property
+    def webhook_classes(self) -> frozenset[str]:
+        """The classes that the webhook may admit runs of. None of them: no webhook is deployed."""
+        return frozenset(name for name, each in self.classes.items() if each.webhook)
 
     def upstream_of(self, job_class: ClassSettings) -> UpstreamSettings | None:
         return None if job_class.upstream is None else self.upstreams[job_class.upstream]

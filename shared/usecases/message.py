@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shared.core import lifecycle, stats
-from shared.core.model import Job, Lost, Move, Output, OutputTaken, StartMark, Won
+from shared.core.model import Job, Lost, Move, Output, OutputTaken, Won
 from shared.core.payloads import MAX_PAYLOAD_BYTES
 from shared.core.settings import ClassSettings, UpstreamSettings
-from shared.errors import BadChunk, LedgerUnavailable, NoProgress
+from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress
 from shared.kind import Chunk, Kind
 from shared.ports import Delivery, Jitter, Ports
 from shared.usecases.chunk_context import WorkerContext
@@ -46,8 +46,8 @@ class Invocation:
 def work_message(run: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
     """Returns whether the message is done with (acknowledge it) or must come back (report it as failed).
 
-    `fresh`: no chunk has run in this group of the invocation yet. The row's cursor is the truth; the message's is only
-    part of its identity.
+    `fresh`: this is the first message of its group in the invocation. The row's cursor is the truth, the message's is
+    only part of its identity.
     """
     lease = take_lease(run.ports, run.settings, delivery, invocation_end_ms=run.end_ms)
     if lease is None:
@@ -58,7 +58,7 @@ def work_message(run: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
             run.tally.add(stats.STALE)
             return True
         return _Work(run, lease).run(job, delivery, fresh=fresh)
-    except LedgerUnavailable:
+    except (LedgerUnavailable, LeaseEnded):
         return False
 
 
@@ -74,28 +74,29 @@ class _Work:
 
     def run(self, job: Job, delivery: Delivery, *, fresh: bool) -> bool:
         if delivery.receive_count > 1:
-            marked = self._mark(job)
+            marked = self._mark(job, delivery)
             if marked is None:
                 return True
             job = marked
         try:
             return self._chunks(job, fresh=fresh)
-        except LedgerUnavailable:
+        except (LedgerUnavailable, LeaseEnded):
             if self._marked:
                 self._ports.ledger.move(lifecycle.unmark(job, nonce=self._run.nonce))
             raise
 
     # -- crashes are proven, not guessed
 
-    def _mark(self, job: Job) -> Job | None:
+    def _mark(self, job: Job, delivery: Delivery) -> Job | None:
         """Leave a start mark on a redelivered row; found unchanged, it proves that this chunk crashed its process."""
-        crashed = job.mark == StartMark(epoch=job.epoch, cursor=job.cursor)
+        seen = {"copy": delivery.message.copy, "receives": delivery.receive_count}
+        crashed = lifecycle.crash_proven(job, **seen)
         if crashed:
             self._run.tally.add(stats.CRASHES)
             if job.crashes + 1 >= self._run.settings.retry.max_crashes:
                 self._die(job, "crash")
                 return None
-        result = self._ports.ledger.move(lifecycle.mark(job, nonce=self._run.nonce, crashed=crashed))
+        result = self._ports.ledger.move(lifecycle.mark(job, **seen, nonce=self._run.nonce, crashed=crashed))
         self._marked = isinstance(result, Won)
         return result.job if isinstance(result, Won) else None
 
@@ -112,12 +113,11 @@ class _Work:
             if not fresh and self._time_is_up():
                 move = lifecycle.hand_back(job, now_ms=self._now(), nonce=self._run.nonce)
                 return self._send_on(move, stats.HAND_BACKS)
-            if self._lease.remaining_s <= 0:
-                return False
+            self._check_lease()
             try:
                 chunk = self._process(job, fresh=fresh)
                 output = _output_of(job, chunk)
-            except LedgerUnavailable:
+            except (LedgerUnavailable, LeaseEnded):
                 raise
             except Exception as error:  # noqa: BLE001 - a job's code may raise anything, and that is its row's business
                 return self._failed(job, error)
@@ -132,6 +132,7 @@ class _Work:
         job = self._with_payload(job)
         context = WorkerContext(run.ports, run.settings, run.upstream, self._lease, run.tally, job)
         context.reserve_permits(run.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
+        self._check_lease()
         run.tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)
         begun_ms = self._now()
         chunk = run.kind.process_chunk(job, job.cursor, context)
@@ -187,6 +188,11 @@ class _Work:
         """What the next chunk may take: the class's p95, never below what this invocation has seen, and the margin."""
         seen_s = self._run.tally.longest_chunk_ms / 1000
         return max(self._run.watch.p95_chunk_s(), seen_s) + self._run.settings.chunk_margin_s
+
+    def _check_lease(self) -> None:
+        """Also after a wait: a process that stood still may hold a message that is someone else's by now."""
+        if self._lease.remaining_s <= 0:
+            raise LeaseEnded
 
     def _time_is_up(self) -> bool:
         return self._lease.remaining_s < self._need_s()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from shared.core.runs import Flag
@@ -31,6 +32,17 @@ def resume(ports: Ports, job_class: str) -> None:
     """Let the next tick admit again. What each lane was owed at the pause is still owed."""
     ports.ledger.set_pause(job_class, None)
     ports.log.event("resumed", job_class=job_class)
+
+
+def switch_webhook(ports: Ports, job_classes: Sequence[str], *, closed: bool, by: str, why: str) -> Flag:
+    """Let the webhook admit runs of these classes or not, at once: a run that slips in is skipped by its tick."""
+    if not why.strip():
+        raise InvalidInput("reason", got="an empty string", expected="why the webhook is switched")
+    flag = Flag(by=by, why=why, at_ms=ports.clock.now_ms())
+    for job_class in job_classes:
+        ports.ledger.switch_webhook(job_class, flag, closed=closed)
+        ports.log.event("webhook_closed" if closed else "webhook_opened", job_class=job_class)
+    return flag
 
 
 def _wait_committed(ports: Ports, job_class: str, flag: Flag) -> None:

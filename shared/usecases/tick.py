@@ -17,6 +17,8 @@ from shared.core.pacing import Snapshot, TickPlan, plan_tick
 from shared.core.runs import (
     HISTORY_TICKS,
     RECENT_ADMISSIONS,
+    REPAIR_MARK,
+    WEBHOOK,
     Admission,
     Busy,
     Control,
@@ -51,17 +53,22 @@ P95_SAMPLES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickRequest:
-    """One invocation of the pacer. `deadline_ms` is when its process is killed; `nonce` is new in every invocation."""
+    """One invocation of the pacer. `deadline_ms` is when its process is killed; `nonce` is new in every invocation.
+
+    `repair`: sweep under a lock of its own and leave the minute's run to whoever may admit it.
+    """
 
     scheduled_ms: int
     source: str
     nonce: str
     deadline_ms: int
+    repair: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickReport:
-    """What came of it. `outcome`: closed, duplicate, skipped, or lost (the lock went to someone else on the way)."""
+    """What came of it. `outcome`: closed, duplicate, skipped, left (open, for the repair that holds the lock), or lost
+    (the lock went to someone else on the way)."""
 
     run_id: str
     outcome: str
@@ -83,19 +90,19 @@ class Gathered:
     now_ms: int
 
     @property
-    def in_flight_rows(self) -> int:
-        """The index, plus what it may not show yet: fresh admissions, and rows on their way between two entries."""
+    def unseen_rows(self) -> int:
+        """What the index may not show yet: fresh admissions, and rows on their way between two of its entries."""
         horizon = self.now_ms - INDEX_LAG_MS
         recent = sum(admission.rows for admission in self.control.recent if admission.at_ms > horizon)
         moved = stats.total(self.windows[:1], *stats.MOVES)
-        return len(self.inflight) + recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
+        return recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
 
 
 def run_tick(
     ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None, request: TickRequest
 ) -> TickReport:
     """Run the tick of (class, minute of `scheduled_ms`), once, whatever repeats of it there are (I6)."""
-    key = RunKey.of(settings.name, request.scheduled_ms)
+    key = replace(RunKey.of(settings.name, request.scheduled_ms), repair=request.repair)
     now_ms = ports.clock.now_ms()
     ports.ledger.admit_run(key, source=request.source, now_ms=now_ms)
     # Rule 5: the class lock and "this run is open" are taken in one transaction.
@@ -108,6 +115,8 @@ def run_tick(
         case Busy(run_id=run_id):
             if run_id == key.run_id:
                 return _leave(ports, key, "duplicate")
+            if run_id.endswith(REPAIR_MARK):
+                return _leave(ports, key, "left")
             ports.ledger.skip_run(key, reason="overlap")
             return _leave(ports, key, "skipped")
         case Taken(planned=planned):
@@ -131,9 +140,10 @@ def _own(
     stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
     try:
         seen = gather(ports, settings)
-        plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=planned), seen.now_ms)
+        sweeps_only = planned or request.repair or _revoked(request, seen)
+        plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=sweeps_only), seen.now_ms)
         # Rule 5: planned before the first claim, so that nothing is ever planned twice.
-        ours = planned or (
+        ours = sweeps_only or (
             ports.clock.now_ms() < stop_ms and ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
         )
     except LedgerUnavailable:
@@ -147,7 +157,8 @@ def _own(
     )
     swept = sweep(ports, settings, seen.inflight, now_ms=seen.now_ms)
     line = _line(key, seen, plan, admitted=admitted, confirmed=confirmed, swept=swept)
-    return _close(ports, settings, request, key, seen, plan, line)
+    skipped = "" if planned or request.repair else _nothing_done_because(request, seen, line)
+    return _close(ports, settings, request, key, seen, plan, line, skipped)
 
 
 def _close(
@@ -158,10 +169,11 @@ def _close(
     seen: Gathered,
     plan: TickPlan,
     line: TickLine,
+    skipped: str,
 ) -> TickReport:
     eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused)
     said = replace(line, eta_s=eta.seconds)
-    close = _close_of(ports, seen, said)
+    close = replace(_close_of(ports, seen, said), skipped=skipped)
     closed = ports.ledger.close_run(key, owner=request.nonce, close=close)
     if closed:
         emit_tick(ports, settings, said, eta)
@@ -173,6 +185,21 @@ def _close(
         confirmed=line.confirmed,
         swept=line.swept,
     )
+
+
+def _revoked(request: TickRequest, seen: Gathered) -> bool:
+    """The webhook was closed after it had admitted this run: what it was let in for is not done any more."""
+    return request.source == WEBHOOK and seen.control.webhook_closed
+
+
+def _nothing_done_because(request: TickRequest, seen: Gathered, line: TickLine) -> str:
+    """Why the run closes as skipped, for whoever asks what came of it; empty where it did its work."""
+    if _revoked(request, seen):
+        return "webhook_closed"
+    if line.paused:
+        return "paused"
+    idle = line.waiting.total == line.admitted == line.swept == 0
+    return "nothing_to_do" if idle else ""
 
 
 def gather(ports: Ports, settings: ClassSettings) -> Gathered:
@@ -206,7 +233,8 @@ def snapshot_of(
         planned_at_ms=seen.control.planned_at_ms,
         carry=seen.control.carry,
         waiting=seen.counts.eligible,
-        in_flight=seen.in_flight_rows,
+        in_flight=len(seen.inflight),
+        unseen=seen.unseen_rows,
         paused=not seen.control.admits,
         resumed=resumed,
     )

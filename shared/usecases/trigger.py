@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from shared.errors import InvalidInput
@@ -27,4 +27,5 @@ def scheduled_ms_of(event: Mapping[str, Any], *, now_ms: int) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise InvalidInput("scheduled_at", got=f"a {type(value).__name__}", expected="an ISO 8601 time with an offset")
-    return round(moment.timestamp() * 1000)
+    # Down, never to the nearest: 11:59:59.9999 is not the next minute, whose run would be another.
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""One process of the claims benchmark, so that its memory is its own: python -m tests.bench.claims {ours|bare} NAME
+"""One process of the claims benchmark, so that its memory is its own: python -m tests.bench.claims {ours|bare} URL
 
 `ours` is a whole tick on the real adapters. `bare` makes the same requests, built beforehand, by boto3 alone, in a pool
 of as many threads: it reads no index, decides nothing, keeps no lock, checks no answer, and goes through a batch as
@@ -32,18 +32,17 @@ from shared.core.stats import window_of
 from shared.ports import Outgoing
 from shared.usecases.counting import waiting_partitions
 from shared.usecases.tick import TickRequest, run_tick
+from tests.bench.endpoint import CLASS, ROWS
 
-ROWS: Final = 2_400
-CLASS: Final = "bench"
+TABLE: Final = "ledger"
 SETTINGS: Final = Settings(
     classes={CLASS: ClassSettings(name=CLASS, kind="none", slots=2_000, max_inflight=ROWS, live_window_s=86_400)}
 )
 
 
-def host_of(name: str) -> Host:
-    sqs = boto3.client("sqs")
-    urls = {lane: sqs.get_queue_url(QueueName=f"{name}-{lane}.fifo")["QueueUrl"] for lane in Lane}
-    environment = Environment(table=name, bucket=name, queues={CLASS: urls}, config_path=Path())
+def host_of(endpoint: str) -> Host:
+    urls = {lane: f"{endpoint}/000000000000/{lane}.fifo" for lane in Lane}
+    environment = Environment(table=TABLE, bucket=TABLE, queues={CLASS: urls}, config_path=Path())
     return wire(environment, SETTINGS)
 
 
@@ -53,12 +52,12 @@ def ours(host: Host) -> Callable[[], int]:
     return lambda: run_tick(host.ports, SETTINGS.classes[CLASS], None, request).confirmed
 
 
-def bare(host: Host, name: str) -> Callable[[], int]:
+def bare(host: Host, endpoint: str) -> Callable[[], int]:
     config = Config(max_pool_connections=POOL_CONNECTIONS)
     dynamodb, sqs = boto3.client("dynamodb", config=config), boto3.client("sqs", config=config)
-    url = sqs.get_queue_url(QueueName=f"{name}-{Lane.LIVE}.fifo")["QueueUrl"]
+    url = f"{endpoint}/000000000000/{Lane.LIVE}.fifo"
     nominees = waiting(host)
-    updates = [update_of(name, nominee) for nominee in nominees]
+    updates = [update_of(nominee) for nominee in nominees]
     batches = [entries_of(nominees[start : start + 10]) for start in range(0, len(nominees), 10)]
 
     def send(entries: Sequence[dict[str, str]]) -> int:
@@ -85,12 +84,12 @@ def waiting(host: Host) -> list[Nominee]:
     return found
 
 
-def update_of(table: str, nominee: Nominee) -> dict[str, Any]:
+def update_of(nominee: Nominee) -> dict[str, Any]:
     move = lifecycle.claim(
         nominee, job_class=CLASS, lane=Lane.LIVE, run_id="run", nonce="bench-1", now_ms=1, hand_until_ms=1
     )
     wanted = {"ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-    return {"TableName": table, **wanted, **request_of(move)}
+    return {"TableName": TABLE, **wanted, **request_of(move)}
 
 
 def entries_of(nominees: Sequence[Nominee]) -> list[dict[str, str]]:
@@ -114,10 +113,10 @@ def peak_mib() -> float:
     raise RuntimeError("no VmHWM: this benchmark measures memory on Linux only")
 
 
-def main(side: str, name: str) -> None:
-    host = host_of(name)
+def main(side: str, endpoint: str) -> None:
+    host = host_of(endpoint)
     host.ports.ledger.read_control(CLASS)  # the first client of a process takes as long as many calls
-    run = ours(host) if side == "ours" else bare(host, name)
+    run = ours(host) if side == "ours" else bare(host, endpoint)
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     messages = run()
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,14 +36,20 @@ class Results:
         return "\n".join(lines)
 
 
+_RESULTS = pytest.StashKey[Results]()
+
+
 @pytest.fixture(scope="session")
-def results(request: pytest.FixtureRequest) -> Iterator[Results]:
-    found = Results()
-    yield found
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
-    assert terminal is not None
-    terminal.write_line(f"\n\n{found.table()}\n")
-    if request.session.testsfailed == 0 and set(found.rows) == set(PARTS):
+def results(request: pytest.FixtureRequest) -> Results:
+    return request.config.stash.setdefault(_RESULTS, Results())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    found = config.stash.get(_RESULTS, None)
+    if found is None:
+        return
+    terminalreporter.write_line(f"\n{found.table()}\n")
+    if exitstatus == 0 and set(found.rows) == set(PARTS):
         text = DOCUMENT.read_text(encoding="utf-8")
         measured = f"{BEGIN}\n{found.table()}\n{END}"
         DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: measured, text, flags=re.DOTALL), encoding="utf-8")

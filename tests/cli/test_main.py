@@ -86,7 +86,11 @@ def test_a_fault_in_the_configuration_is_named_with_its_key(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
-        (LedgerUnavailable("throttled"), 3, "The ledger did not answer in time. throttled Nothing is lost: try again."),
+        (
+            LedgerUnavailable("throttled"),
+            3,
+            "The ledger did not answer in time. (throttled) Nothing is lost: try again.",
+        ),
         (ObjectMissing(), 1, "An object that the job points at does not exist."),
         (ConfigError(["a: b", "c: d"]), 2, "a: b\nerror: c: d"),
         (KeyError("x"), 1, "KeyError: 'x' (a fault of Sluice's own; --traceback shows where)"),
@@ -116,3 +120,12 @@ def test_what_aws_refuses_is_a_line_too(tmp_path: Path, monkeypatch: pytest.Monk
     assert result.exit_code == 1
     assert result.stderr.startswith("error: AWS: ResourceNotFoundException: ")
     assert result.stderr.count("\n") == 1
+
+
+@mock_aws
+def test_nothing_but_the_command_s_own_words_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    outputs = tmp_path / "outputs.json"
+    outputs.write_text(json.dumps({"Sluice": OUTPUTS}))
+    AwsAccess(config=None, outputs=outputs, variables={}).ports().log.event("paused", job_class="replays")
+
+    assert capfd.readouterr() == ("", ""), "a log line would break --json"

@@ -183,7 +183,7 @@ def test_a_ledger_that_does_not_answer_for_a_while_costs_time_and_no_count(
 
     assert result.exit_code == 0
     assert "100 created, 0 already there, 0 refused" in result.stdout
-    assert "The ledger did not answer in time. throttled Trying again in 1 s (attempt 1 of 5)." in result.stderr
+    assert "The ledger did not answer in time. (throttled) Trying again in 1 s (attempt 1 of 5)." in result.stderr
 
 
 def test_a_ledger_that_never_answers_ends_the_command(world: World, submit: Callable[..., Result]) -> None:

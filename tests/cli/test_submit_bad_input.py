@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from click.testing import Result
 
+from tests.architecture import ROOT
 from tests.cli.world import DUE_EXPECTED, ID_EXPECTED, World, line
 
 # -- bad input: each line of the table is one line of a file, and the sentence that it gets
@@ -64,7 +66,12 @@ BAD_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "sentence"), BAD_LINES, ids=[sentence[:60] for _, sentence in BAD_LINES])
+each_bad_line = pytest.mark.parametrize(
+    ("bad", "sentence"), BAD_LINES, ids=[sentence[:60] for _, sentence in BAD_LINES]
+)
+
+
+@each_bad_line
 def test_a_bad_line_is_reported_and_the_good_ones_are_kept(
     world: World, submit: Callable[..., Result], bad: bytes, sentence: str
 ) -> None:
@@ -76,7 +83,7 @@ def test_a_bad_line_is_reported_and_the_good_ones_are_kept(
     assert set(world.rows) == {"before", "after"}
 
 
-@pytest.mark.parametrize(("bad", "sentence"), BAD_LINES, ids=[sentence[:60] for _, sentence in BAD_LINES])
+@each_bad_line
 def test_strict_keeps_none_at_all(world: World, submit: Callable[..., Result], bad: bytes, sentence: str) -> None:
     result = submit(line(job_id="before") + bad, "--strict")
 
@@ -135,3 +142,12 @@ def test_a_line_without_an_end_is_not_read_into_memory(world: World, submit: Cal
 
     assert result.stderr == "line 1: line: got a longer one, expected at most 16777216 bytes up to the line's end\n"
     assert set(world.rows) == {"j1"}
+
+
+def test_the_messages_in_the_documentation_are_the_real_ones() -> None:
+    text = (ROOT / "docs" / "submit.md").read_text(encoding="utf-8")
+    documented = [found.rstrip("…").rstrip() for found in re.findall(r"`line 2: ([^`]+)`", text)]
+    real = {sentence for _, sentence in BAD_LINES}
+
+    assert len(documented) > 10
+    assert [each for each in documented if not any(sentence.startswith(each) for sentence in real)] == []

@@ -128,10 +128,10 @@ def test_a_touch_and_a_commit_do_not_undo_each_other(ledger: Ledger, output: Out
 
 def test_a_mark_is_set_and_taken_back(ledger: Ledger) -> None:
     job = queued(ledger)
-    marked = won(ledger.move(lifecycle.mark(job, nonce="worker", crashed=True)))
+    marked = won(ledger.move(lifecycle.mark(job, copy=0, receives=2, nonce="worker", crashed=True)))
     unmarked = won(ledger.move(lifecycle.unmark(marked, nonce="worker")))
 
-    assert (marked.mark, marked.crashes) == (StartMark(epoch=1, cursor=""), 1)
+    assert (marked.mark, marked.crashes) == (StartMark(epoch=1, cursor="", copy=0, receives=2), 1)
     assert unmarked.mark is None
     assert ledger.read_job("job-1") == unmarked
 

@@ -88,7 +88,7 @@ def ignore_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_recent_admissions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tick.Gathered, "in_flight_rows", property(lambda self: len(self.inflight)))
+    patch.setattr(tick.Gathered, "unseen_rows", property(lambda self: 0))
 
 
 def spend_at_the_close(patch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_nothing_is_admitted_after_the_pause_command_has_returned(seed: int) -> 
         (None, HANDOVER_LEASE_MS / 1000),  # a handover that read the flags before may still land
         (FaultOn("queue.send_batch", Stall(30_000)), 30.0),  # the tick lives, and lets go at its close
         (FaultOn("ledger.move", Stall(20_000), 3, When.BEFORE), 20.0),  # a claim is still on its way
-        (CrashOn("ledger.move", 3), 60.0),  # the tick is dead: its lock has to expire
+        (CrashOn("ledger.move", 3), 55.0),  # the tick is dead: its lock has to expire
     ],
 )
 def test_the_command_waits_for_the_tick_that_read_control_before_it(fault: Any, waits_s: float) -> None:

@@ -86,8 +86,8 @@ def test_a_planned_run_whose_owner_crashed_only_sweeps_and_closes() -> None:
 @pytest.mark.parametrize(
     ("at_s", "outcome"),
     [
-        (60.999, "skipped"),  # the pacer's timeout of 50 s and the lock's margin of 10 s
-        (61.0, "closed"),
+        (55.999, "skipped"),  # the pacer's timeout of 45 s and the lock's margin of 10 s
+        (56.0, "closed"),
     ],
 )
 def test_the_lock_of_a_crashed_owner_is_taken_over_only_after_it_expired(at_s: float, outcome: str) -> None:
@@ -116,9 +116,7 @@ def test_a_tick_that_dies_between_plan_and_claims_has_spent_its_time(
 
 
 def test_a_slow_pacer_stops_claiming_ten_seconds_before_its_end() -> None:
-    slow = Latency(
-        by_point={"ledger.move": 15_000}
-    )  # 16 at a time land at 7.5, 22.5 and 37.5 s; the next would at 52.5
+    slow = Latency(by_point={"ledger.move": 12_000})  # 16 at a time land at 6, 18 and 30 s; the next would at 42
     sluice = bench(rows=200, changes={"slots": 20}, latency=slow)
     report = sluice.ticked()
     assert report.plan is not None
@@ -238,7 +236,7 @@ def test_three_tenths_of_a_row_a_tick_admit_3_in_10_ticks() -> None:
     ("late_s", "least"),
     [
         (50, 630),  # 0.5 rows/s over 20 minutes, and the first tick earned one interval
-        (59, 618),  # within the index's lag of 5 s the late tick's rows count twice: at most that second is lost
+        (59, 630),  # the index may show the late tick's rows or not: the level does not count them twice
     ],
 )
 def test_every_second_minute_tick_late_loses_nothing(late_s: int, least: int) -> None:

@@ -26,9 +26,11 @@ def bench(
     """Jobs claimed and sent at 60 s, none received yet."""
     chunks = options.pop("chunks", 1)
     chunk_ms = options.pop("chunk_ms", 20_000)
+    ticks = options.pop("ticks", False)  # only from the second minute on: the first tick is fired by hand
     sluice = Bench(settings(**(MINUTE | (changes or {}))), **options)
     sluice.submit(jobs(count, matches=matches, chunks=chunks, chunk_ms=chunk_ms))
     assert sluice.ticked(1, at_s=60).admitted == count
+    sluice.schedules[CLASS].enabled = ticks
     return sluice
 
 

@@ -20,7 +20,6 @@ from shared.core.model import (
     Move,
     Nominee,
     RowFence,
-    StartMark,
     State,
 )
 
@@ -44,7 +43,7 @@ QUEUED = Job(
 )
 
 WORKER_MOVES: dict[str, Move] = {
-    "mark": lifecycle.mark(QUEUED, nonce="n", crashed=False),
+    "mark": lifecycle.mark(QUEUED, copy=2, receives=2, nonce="n", crashed=False),
     "unmark": lifecycle.unmark(QUEUED, nonce="n"),
     "commit": lifecycle.commit(QUEUED, next_cursor="c4", output=None, nonce="n"),
     "continue": lifecycle.continue_later(QUEUED, next_cursor="c4", output=None, now_ms=NOW_MS, nonce="n"),
@@ -196,10 +195,29 @@ def test_a_dead_row_stands_in_the_dead_list_at_the_time_of_its_death() -> None:
     assert (place.partition, work_index.time_of(place)) == ("replays#dead", NOW_MS)
 
 
-def test_a_crash_is_proven_by_the_mark_of_the_same_epoch_and_cursor() -> None:
-    marked = after(QUEUED, WORKER_MOVES["mark"])
-    assert marked.mark == StartMark(epoch=4, cursor="c3")
-    assert after(QUEUED, lifecycle.mark(QUEUED, nonce="n", crashed=True)).crashes == 1
+MARKED = after(QUEUED, WORKER_MOVES["mark"])
+
+
+@pytest.mark.parametrize(
+    ("row", "copy", "receives", "proven"),
+    [
+        (MARKED, 2, 3, True),  # the next delivery finds the mark unchanged
+        (MARKED, 3, 1, True),  # so does the first delivery of the next copy
+        (MARKED, 2, 2, False),  # a twin of the delivery that left it
+        (MARKED, 1, 9, False),  # an older copy, late
+        (replace(MARKED, cursor="c4"), 2, 3, False),  # the chunk was committed
+        (replace(MARKED, epoch=5), 2, 3, False),  # the row was admitted again
+        (QUEUED, 2, 3, False),  # no mark
+    ],
+)
+def test_a_crash_is_proven_by_the_mark_that_an_earlier_delivery_left_at_this_chunk(
+    row: Job, copy: int, receives: int, proven: bool
+) -> None:
+    assert lifecycle.crash_proven(row, copy=copy, receives=receives) is proven
+
+
+def test_a_proven_crash_is_counted_with_the_next_mark() -> None:
+    assert after(MARKED, lifecycle.mark(MARKED, copy=2, receives=3, nonce="n", crashed=True)).crashes == 1
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.QUEUED])
