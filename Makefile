@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check e2e deploy clean
+.PHONY: help setup demo test check sim e2e deploy clean
 
 help:  ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ check: setup  ## Run what CI runs: lint, format, types, tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+SEEDS ?= 1000
+SIM_STATE := build/sim-seeds.json
+
+sim: setup  ## Run SEEDS=5000 seeds of all faults at once, over all processors; interrupted, it goes on where it was
+	$(BIN)/python -m ops simulate --scenario mixed-faults --seed 1 --seeds $(SEEDS) --state $(SIM_STATE)
 
 e2e: setup  ## Run the tests that need the emulator
 	$(BIN)/pytest -m e2e tests

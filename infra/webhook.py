@@ -149,6 +149,8 @@ class Webhook(Construct):
             source_account=cdk.Stack.of(self).account,
             source_arn=self.secret.secret_arn,
         )
+        if self._ephemeral:
+            return  # it does not live long enough to rotate, and the local emulator knows no such resource
         schedule = secretsmanager.CfnRotationSchedule(
             self,
             "RotationSchedule",

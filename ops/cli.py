@@ -14,6 +14,7 @@ from ops.commands.pause import pause
 from ops.commands.replay import replay
 from ops.commands.report import report
 from ops.commands.resume import resume
+from ops.commands.simulate import simulate
 from ops.commands.status import status
 from ops.commands.submit import submit
 from ops.commands.webhook import webhook
@@ -100,5 +101,5 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
         ctx.obj = AwsAccess(config=config, outputs=outputs, variables=os.environ)
 
 
-for command in (guard, pause, replay, report, resume, status, submit, webhook):
+for command in (guard, pause, replay, report, resume, simulate, status, submit, webhook):
     main.add_command(command)

@@ -14,7 +14,7 @@ import click
 
 from ops.sim.recorded_work import CHUNK_TOKENS
 from ops.sim.recording import Columns, Recording, read_recording
-from ops.sim.replay import Options, Replay
+from ops.sim.replay import KILLS_PER_MINUTE, Options, Replay
 from ops.sim.result import Result
 from ops.sim.waste import Bill
 from shared.core.cost import PRICES, Prices
@@ -73,7 +73,12 @@ def replay(
         raise InvalidInput("--limit", got="a number out of range", expected=f"above 0, at most {_MOST_PER_S:g}")
     prices = _prices(token_prices)
     recording = read_recording(file, Columns(time=time_column, tokens=_columns(tokens), match=match))
-    options = Options(limit_per_s=limit_per_s, kills=kills, slots=slots, chunk_tokens=chunk_tokens)
+    options = Options(
+        limit_per_s=limit_per_s,
+        kills_per_minute=KILLS_PER_MINUTE if kills else 0.0,
+        slots=slots,
+        chunk_tokens=chunk_tokens,
+    )
     result, bill = _replayed(recording, options, seed, prices)
     found = as_figures(result, bill, recording)
     if out is not None:

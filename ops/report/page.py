@@ -36,7 +36,7 @@ def tiles(result: RunResult) -> list[tuple[str, str]]:
     return [
         ("of the limit used", _shown(result.number("utilisation"), lambda value: f"{value:.1%}")),
         ("refused per 1,000 calls", _shown(result.number("refusals_per_1000"), lambda value: f"{value:.3g}")),
-        ("ETA error, median", _shown(result.number("eta_error_median"), lambda value: f"{value:.0%}")),
+        ("ETA error, median", _shown(result.number("eta_error_median"), lambda value: f"{value * 100:.2g}%")),
         ("live wait, p95", _shown(result.number("live_wait_p95_s"), _time)),
         ("ticks over budget", _shown(result.number("over_budget_ticks"), lambda value: f"{value:.0f}")),
         (

@@ -131,8 +131,6 @@ class Panels:
             )
         if p95 is not None:
             axes.axhline(p95 / unit_s, color=INK, linewidth=1.2, linestyle=":", label="p95 of the run")
-            axes.set_xlim(self.times[0], self.times[-1])
-        axes.set_ylim(bottom=0)
         if not known and p95 is None:
             _say(axes, "no live jobs")
         self._finish(axes, "How long live jobs wait", unit, legend=bool(known) or p95 is not None)
@@ -154,11 +152,11 @@ class Panels:
         return "o" if len(self.ticks) <= _FEW else ""
 
     def _silence(self, axes: Axes) -> None:
-        """Ticks that said nothing though rows were left: measuring, paused, or it would not drain."""
+        """Ticks that named no time though rows were left: measuring, or it would not drain."""
         quiet = [
             time
             for time, tick in zip(self.times, self.ticks, strict=True)
-            if tick.eta_said_s is None and (tick.eta_true_s or 0) > 0
+            if tick.eta_said_s is None and not tick.paused and (tick.eta_true_s or 0) > 0
         ]
         if quiet:
             axes.plot(quiet, [0] * len(quiet), "|", color=RED, markersize=7, label="nothing said", clip_on=False)
@@ -171,6 +169,8 @@ class Panels:
         axes.set_xlim(self.times[0] - half, self.times[-1] + half)
         for begin, end in self._pauses():
             axes.axvspan(begin, end, color=GREY, alpha=0.18, linewidth=0)
+            where = axes.get_xaxis_transform()
+            axes.text((begin + end) / 2, 0.93, "paused", transform=where, ha="center", va="top", fontsize=9, color=GREY)
         axes.grid(axis="y", color="#e4e7ea", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -190,8 +190,14 @@ class Panels:
             )
 
     def _pauses(self) -> list[tuple[float, float]]:
-        half = self._interval_s / self._unit_s / 2
-        return [(time - half, time + half) for time, tick in zip(self.times, self.ticks, strict=True) if tick.paused]
+        """Stretches of paused ticks, from the first one's time to the first tick that worked again."""
+        found: list[tuple[float, float]] = []
+        for number, (time, tick) in enumerate(zip(self.times, self.ticks, strict=True)):
+            if tick.paused:
+                end = self.times[number + 1] if number + 1 < len(self.times) else time
+                joined = number > 0 and self.ticks[number - 1].paused
+                found.append((found.pop()[0] if joined else time, end))
+        return found
 
 
 def _scaled(values: Sequence[float | None], unit: float) -> list[float]:
@@ -203,5 +209,5 @@ def _say(axes: Axes, text: str) -> None:
 
 
 def _typical_interval_s(ticks: Sequence[Tick]) -> float:
-    gaps = sorted(after.t_s - before.t_s for before, after in pairwise(ticks))
+    gaps = sorted(after.t_s - before.t_s for before, after in pairwise(ticks) if after.t_s > before.t_s)
     return gaps[len(gaps) // 2] if gaps else 60.0

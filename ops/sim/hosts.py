@@ -71,6 +71,7 @@ class EventSourceMapping:
         self.stopped_chains = 0
         self.enabled = True
         self.faults = faults or MappingFaults()
+        self.on_invoke: Callable[[str, Sequence[Delivery]], None] | None = None
         self._world = world
         self._queue = queue
         self._source = source
@@ -125,6 +126,8 @@ class EventSourceMapping:
     def _invoke(self, deliveries: list[Delivery]) -> None:
         self._free -= 1
         name = self._world.new_id(self._source.name)
+        if self.on_invoke is not None:
+            self.on_invoke(name, deliveries)
         start_ms = self._world.now_ms + self._cold_start_ms()
         skew_ms = 0 if self._world.skew_ms is None else self._world.skew_ms(name)
         invocation = self._world.spawn(

@@ -23,7 +23,7 @@ from shared.core.model import NewJob
 from shared.core.settings import RetrySettings
 from shared.kind import Kind
 
-_KILLS_PER_MINUTE: Final = 3.0
+KILLS_PER_MINUTE: Final = 3.0
 
 _MAX_CRASHES: Final = 20
 """A job that is killed from outside three times has proven nothing against itself: here it must not die of it."""
@@ -39,7 +39,7 @@ class Options:
     """What a replay is asked for. `limit_per_s` is what the upstream declares, and what it keeps to."""
 
     limit_per_s: float
-    kills: bool = False
+    kills_per_minute: float = 0.0
     slots: int | None = None
     chunk_tokens: int = CHUNK_TOKENS
 
@@ -76,13 +76,13 @@ def scenario_of(recording: Recording, shapes: Mapping[str, Shape], options: Opti
             "slots": slots,
             "live_share": 0.5,
             "retry": RetrySettings(max_crashes=_MAX_CRASHES),
-            "function_timeout_s": max(60, math.ceil(4 * longest_s) + 30),
+            "function_timeout_s": max(60, math.ceil(2 * longest_s) + 30),
             "max_inflight": max(1000, math.ceil(options.limit_per_s * 300)),
         },
         upstream={"limit_per_s": options.limit_per_s},
         truth=Truth(latency_ms=(CALL_MS * 4 // 5, CALL_MS * 6 // 5)),
         sources=(Source(count=len(shapes)),),
-        trouble=Trouble(kills_per_minute=_KILLS_PER_MINUTE if options.kills else 0.0),
+        trouble=Trouble(kills_per_minute=options.kills_per_minute),
         expect=tuple(Expectation(figure=figure, compare="==", number=0) for figure in _MUST_HOLD),
         max_hours=recording.span_s / 3600 + 10 * backlog_h + 24,
     )

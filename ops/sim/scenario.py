@@ -186,8 +186,9 @@ class Scenario:
 
     @property
     def drains_from_s(self) -> float:
-        """When the drain may begin: at the last resume, or at once."""
-        return max((event.at_s for event in self.events if event.do == "resume"), default=0.0)
+        """When the drain may begin: at the last resume, or when the first jobs come."""
+        resumes = [event.at_s for event in self.events if event.do == "resume"]
+        return max(resumes) if resumes else min(source.from_s for source in self.sources)
 
     # -- what is declared where the file does not say otherwise: the truth, as a first measurement would find it
 

@@ -147,7 +147,7 @@ def parse(source: str, *, path: Path) -> Scenario:
     try:
         document = tomllib.loads(source)
     except (ValueError, RecursionError) as error:
-        found = re.search(r"\(at (line \d+)", str(error))
+        found = re.search(r"\(at (line \d+|end of document)", str(error))
         at = f"{path}, {found.group(1)}" if found else str(path)
         raise InvalidInput(at, got="text that is not TOML", expected="a scenario as docs/simulation.md says") from None
     return _Reader(str(path)).scenario(document, path.stem)

@@ -87,7 +87,7 @@ def _entry(position: int, outgoing: Outgoing) -> dict[str, str]:
     body = {name: getattr(message, name) for name in _FIELDS}
     return {
         "Id": str(position),
-        "MessageBody": json.dumps(body, ensure_ascii=False, separators=(",", ":")),
+        "MessageBody": json.dumps(body, separators=(",", ":")),
         "MessageGroupId": outgoing.group,
         "MessageDeduplicationId": message.dedup_id,
     }

@@ -143,7 +143,8 @@ def _age_rising(windows: Sequence[Health], age_windows: int | None) -> Abort | N
     backlog_falls = any(after.pending < before.pending for before, after in pairwise(seen))
     if backlog_falls or not _rises(window.oldest_age_s for window in seen):
         return None
-    sentence = f"the oldest row's age rose from {seen[0].oldest_age_s:.0f} to {seen[-1].oldest_age_s:.0f} s and nothing drained"
+    first_s, last_s = seen[0].oldest_age_s, seen[-1].oldest_age_s
+    sentence = f"the oldest row's age rose from {first_s:.0f} to {last_s:.0f} s and nothing drained"
     return Abort(reason=AbortReason.AGE_RISING, sentence=sentence)
 
 

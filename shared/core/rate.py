@@ -241,12 +241,12 @@ def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream:
     began_inside = learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0)
     if began_inside and (halving or measured_per_s >= BELIEVED_SHARE * learned.rate_per_s):
         return replace(marked, decision=Decision.TOLERATED)  # a decrease came in this window: the old rate was refused
-    small = ran_per_s <= SMALL_PROBE * learned.good_per_s
-    believed = small or measured_per_s >= BELIEVED_SHARE * learned.good_per_s
-    is_probe = ran_per_s > learned.good_per_s and believed and not began_inside
+    is_probe = not began_inside and _is_probe(learned, ran_per_s, measured_per_s)
     if is_probe and not (overloaded and halving):
         just_under = MARGIN * learned.good_per_s
-        dear = int(window.refused_share / max(DEAR_PROBE * upstream.refusal_threshold, NOISE_SHARE)) if overloaded else 0
+        dear = (
+            int(window.refused_share / max(DEAR_PROBE * upstream.refusal_threshold, NOISE_SHARE)) if overloaded else 0
+        )
         marked = replace(marked, probes=-min(dear, LONGEST_WAIT_WINDOWS))
         return _lowered(marked, just_under, refused_per_s=ran_per_s, decision=Decision.WITHDRAWN)
     if not (overloaded or costly):
@@ -257,6 +257,14 @@ def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream:
     if not is_probe:
         marked = replace(marked, good_per_s=min(learned.good_per_s, measured_per_s))
     return _lowered(marked, target, refused_per_s=ran_per_s, decision=Decision.DECREASED)
+
+
+def _is_probe(learned: Learned, ran_per_s: float, measured_per_s: float) -> bool:
+    """Not where that rate has been decreased from already, and this is one more window of it."""
+    answered = learned.decision is Decision.DECREASED and ran_per_s >= (learned.refused_per_s or 0.0)
+    small = ran_per_s <= SMALL_PROBE * learned.good_per_s
+    believed = small or measured_per_s >= BELIEVED_SHARE * learned.good_per_s
+    return ran_per_s > learned.good_per_s and believed and not answered
 
 
 def _lowered(learned: Learned, target_per_s: float, *, refused_per_s: float, decision: Decision) -> Learned:

@@ -47,7 +47,7 @@ class Stage:
     """Where a recovery stands; None in place of a stage means full rate. Plain values, part of what a tick remembers.
 
     `number` counts the steps taken; `since_ms` is when this one came into force. `oldest_age_s` and `pending` are as
-    the last observation, or the beginning, saw them. `windows` were observed at this step, `window_ms` the last of them.
+    the last observation, or the start, saw them. `windows` were observed at this step, the last of them `window_ms`.
     """
 
     cause: Cause

@@ -125,7 +125,7 @@ def _count(ports: Ports, verdict: Accepted | Rejected) -> None:
         case Accepted(key=key, created=created):
             name = "WebhookAccepted" if created else "WebhookDeduplicated"
             ports.metrics.emit(key.job_class, {name: 1})
-            ports.log.event("webhook_accepted", job_class=key.job_class, run=key.run_id, created=created)
+            ports.log.event("webhook_accepted", job_class=key.job_class, run=key.run_id, first=created)
         case Rejected(reason=reason):
             job_class = verdict.job_class or NO_CLASS
             ports.metrics.emit(job_class, {"WebhookRefused": 1, refused_metric(reason): 1})

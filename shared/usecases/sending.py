@@ -54,7 +54,7 @@ def _send_batch(ports: Ports, job_class: str, lane: Lane, batch: Sequence[Outgoi
 
 
 def _size_bytes(outgoing: Outgoing) -> int:
-    """An upper bound of the entry's size: the body's JSON, the ids, and what the queue adds."""
+    """An upper bound of the entry: its body is ASCII JSON, where a character takes up to three times its UTF-8."""
     message = outgoing.message
     text = (message.job_id, message.job_class, message.cursor, outgoing.group)
-    return 512 + sum(len(part.encode("utf-8", "surrogatepass")) * 2 for part in text)
+    return 512 + sum(len(part.encode("utf-8", "surrogatepass")) * 3 for part in text)

@@ -117,7 +117,7 @@ def test_an_entry_says_what_fifo_needs_and_nothing_of_the_payload(stubbed: tuple
     one = outgoing(1)
     entry = {
         "Id": "0",
-        "MessageBody": '{"job_id":"job-1 ü","job_class":"replay","cursor":"c#1","epoch":1,"copy":0}',
+        "MessageBody": '{"job_id":"job-1 \\u00fc","job_class":"replay","cursor":"c#1","epoch":1,"copy":0}',
         "MessageGroupId": one.group,
         "MessageDeduplicationId": one.message.dedup_id,
     }

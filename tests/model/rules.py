@@ -10,7 +10,13 @@ from tests.model.world import BUDGETS, Setup
 def world(name: str, **facts: Any) -> Setup:
     """A setup whose budgets are given as names: `crash=2, lost_answer=1`."""
     budgets = {name: facts.pop(name.replace(" ", "_"), 0) for name in BUDGETS}
-    return Setup(name, budgets=tuple(each for each in budgets.items() if each[1]), **facts)
+    return Setup(
+        name,
+        budgets=tuple(each for each in budgets.items() if each[1]),
+        asks_who_wrote=budgets["lost answer"] > 0,
+        leases_fail=budgets["late worker"] > 0,
+        **facts,
+    )
 
 
 WORLDS: Final = (

@@ -92,7 +92,7 @@ def _start(setup: Setup, world: World, at: int, me: Worker) -> Iterator[Step]:
             broken = "I5 a job is started before its predecessor has ended"
         if any(after.state == "done" or after.cursor for after in world.rows[me.job + 1 :]):
             broken = "I5 a job is started after its successor"
-    broken = None if dict(setup.budgets).get("late worker") else broken
+    broken = None if setup.leases_fail else broken
     yield Step(f"w{at} starts chunk {me.seen.cursor} of j{me.job}", _set(world, at, me._replace(step="commit")), broken)
 
 

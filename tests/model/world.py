@@ -150,6 +150,10 @@ class Setup(NamedTuple):
     budgets: tuple[tuple[str, int], ...] = ()
     without: frozenset[str] = frozenset()
     starts_dead: bool = False
+    asks_who_wrote: bool = False
+    """An answer can be lost, so the row's nonce matters."""
+    leases_fail: bool = False
+    """A worker can be late: it may then start what another one has done."""
 
     def keeps(self, rule: str) -> bool:
         return rule not in self.without
@@ -205,8 +209,8 @@ def spend(world: World, name: str) -> World:
 
 def put(setup: Setup, world: World, job: int, row: Row) -> World:
     """Write a row. The index follows at once, or in a step of its own where it lags."""
-    if not dict(setup.budgets).get("lost answer"):
-        row = row._replace(nonce=0)  # nobody will ask who wrote it
+    if row.nonce and not setup.asks_who_wrote:
+        row = row._replace(nonce=0)
     rows = (*world.rows[:job], row, *world.rows[job + 1 :])
     return world._replace(rows=rows, shown=world.shown if setup.index_lags else rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from ops.cli import main
 from ops.sim.recorded_work import shape_of
-from ops.sim.recording import Recorded, Recording
+from ops.sim.recording import Columns, Recorded, Recording, read_recording
 from ops.sim.replay import Options, Replay
 from ops.sim.result import STABLE, Result
 from ops.sim.waste import Bill
@@ -40,7 +41,7 @@ def replayed(options: Options, *, seed: int = 7) -> tuple[Replay, Result, Bill]:
 
 @cache
 def with_kills() -> tuple[Replay, Result, Bill]:
-    return replayed(Options(limit_per_s=5.0, kills=True))
+    return replayed(Options(limit_per_s=5.0, kills_per_minute=20.0))
 
 
 def test_every_row_is_a_job_and_every_job_ends() -> None:
@@ -81,7 +82,7 @@ def test_the_cost_of_a_job_is_split_into_use_and_waste() -> None:
 
 
 def test_one_seed_is_one_run_and_another_seed_another() -> None:
-    options = Options(limit_per_s=5.0, kills=True)
+    options = Options(limit_per_s=5.0, kills_per_minute=20.0)
 
     assert replayed(options)[1].text() == with_kills()[1].text()
     assert replayed(options, seed=8)[1].text() != with_kills()[1].text()
@@ -158,12 +159,12 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(day: Path, options: tuple[obj
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HOUR.exists(), reason="the recorded hour is not part of the project")
-def test_the_recorded_hour_drains_with_kills() -> None:
-    columns = ("--time", "TIMESTAMP", "--tokens", "ContextTokens,GeneratedTokens")
-    answer = command(HOUR, *columns, "--limit", 8, "--kills", "--seed", 7, "--json")
+def test_the_first_minutes_of_the_recorded_hour_drain_with_kills() -> None:
+    whole = read_recording(HOUR, Columns(time="TIMESTAMP", tokens=("ContextTokens", "GeneratedTokens")))
+    run = Replay(replace(whole, rows=whole.rows[:1_500]), Options(limit_per_s=8.0, kills_per_minute=6.0), 7)
+    run.run()
+    result, bill = run.finish(PRICES)
 
-    found = json.loads(answer.stdout)
-    assert answer.exit_code == 0
-    assert (found["jobs"], found["done"], found["lost"]) == (8_819, 8_819, 0)
-    assert (found["duplicate_effects"], found["redone_chunks"], found["over_budget_ticks"]) == (0, 0, 0)
-    assert found["crashes"] > 50
+    assert result.passed, result.said
+    assert (result.figures.jobs, result.figures.done) == (1_500, 1_500)
+    assert bill.resumed_jobs >= 1

@@ -1,9 +1,9 @@
 """A closed loop in miniature: permits at the learned rate, a hidden limit, and a tick a minute that learns.
 
-Calls start where GCRA with a burst of 1 puts them, plus jitter, and meet a token bucket of half a second. A refusal says
-Retry-After in whole seconds, at least 1, and holds every permit that is reserved after its answer arrives; what was
-reserved before, `ahead_s` of calls, still comes. A call is counted when its worker flushes, up to `flush_s` later, so a
-tick shortly after the minute misses some. All of it repeats from `seed`.
+Calls start where GCRA with a burst of 1 puts them, plus jitter, and meet a token bucket of half a second, or windows of
+the clock if `window_s` is set. A refusal says Retry-After in whole seconds, at least 1, and holds every permit that is
+reserved after its answer arrives; what was reserved before, `ahead_s` of calls, still comes. A call is counted when its
+worker flushes, up to `flush_s` later, so a tick shortly after the minute misses some. All of it repeats from `seed`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MINUTE_S = 60
 
 @dataclass(slots=True, kw_only=True)
 class Loop:
-    """`limit_at` is the truth in calls per second at a second; `lost_s` what the loop's first tick is late."""
+    """`limit_at` is the truth in calls per second at a second. A tick comes 0.5 s to `late_s` more after its minute.
+
+    `rates` are (second, calls per second) after each tick; `calls` and `refusals` count by minute.
+    """
 
     upstream: UpstreamSettings
     limit_at: Callable[[float], float]
@@ -35,10 +38,14 @@ class Loop:
     flush_s: float = 3.0
     late_s: float = 4.0
     tick_s: int = 60
+    window_s: float = 0.0
     rates: list[tuple[float, float]] = field(default_factory=list)
     decisions: list[str] = field(default_factory=list)
     calls: Counter[int] = field(default_factory=Counter)
     refusals: Counter[int] = field(default_factory=Counter)
+    _tokens: float = 0.0
+    _filled_s: float = 0.0
+    _used: Counter[int] = field(default_factory=Counter)
 
     def run(self, minutes: int) -> Loop:
         rng = random.Random(self.seed)
@@ -46,34 +53,46 @@ class Loop:
         ticks = [at + rng.uniform(0.5, 0.5 + self.late_s) for at in range(self.tick_s, end_s, self.tick_s)]
         seen: list[tuple[float, int, bool]] = []
         holds: list[tuple[float, float]] = []
-        slot_s = held_s = bucket_at_s = 0.0
-        tokens = 0.0
+        slot_s = held_s = 0.0
         while slot_s < end_s:
             reserved_s = slot_s - self.ahead_s
             while ticks and ticks[0] <= reserved_s:
                 seen = self._tick(ticks.pop(0), seen)
-            held_s = max([held_s, *(until for known, until in holds if known <= reserved_s)])
-            holds = [hold for hold in holds if hold[0] > reserved_s]
+            if holds:
+                held_s = max([held_s, *(until for known, until in holds if known <= reserved_s)])
+                holds = [hold for hold in holds if hold[0] > reserved_s]
             if slot_s < held_s:
                 slot_s = held_s
                 continue
             arrival_s = slot_s + rng.uniform(0, self.jitter_s)
-            limit = self.limit_at(arrival_s)
-            room = max(1.0, self.burst_s * limit)
-            tokens = min(room, tokens + max(0.0, arrival_s - bucket_at_s) * limit)
-            bucket_at_s = max(bucket_at_s, arrival_s)
-            refused = tokens < 1
+            wait_s = self._gate(arrival_s)
+            refused = wait_s > 0
             if refused:
                 known_s = arrival_s + self.latency_s
-                holds.append((known_s, known_s + max(1, ceil((1 - tokens) / limit))))
-            else:
-                tokens -= 1
+                holds.append((known_s, known_s + max(1, ceil(wait_s))))
             minute = int(arrival_s // MINUTE_S)
             self.calls[minute] += 1
             self.refusals[minute] += refused
             seen.append((arrival_s + self.latency_s + rng.uniform(0, self.flush_s), minute, refused))
             slot_s += 1 / self.learned.rate_per_s
         return self
+
+    def _gate(self, at_s: float) -> float:
+        """The hidden limiter: 0 lets the call through, otherwise the seconds until one would be."""
+        limit = self.limit_at(at_s)
+        if self.window_s:
+            window = int(at_s // self.window_s)
+            if self._used[window] + 1 > limit * self.window_s:
+                return (window + 1) * self.window_s - at_s
+            self._used[window] += 1
+            return 0.0
+        self._tokens += max(0.0, at_s - self._filled_s) * limit
+        self._tokens = min(max(1.0, self.burst_s * limit), self._tokens)
+        self._filled_s = max(self._filled_s, at_s)
+        if self._tokens < 1:
+            return (1 - self._tokens) / limit
+        self._tokens -= 1
+        return 0.0
 
     def _tick(self, now_s: float, seen: list[tuple[float, int, bool]]) -> list[tuple[float, int, bool]]:
         closed = int(now_s // MINUTE_S)

@@ -39,8 +39,11 @@ def test_a_row_of_csv_is_a_job_at_its_moment(tmp_path: Path) -> None:
 
 
 def test_json_lines_reach_into_objects_and_may_lack_tokens_and_match(tmp_path: Path) -> None:
-    text = '{"due": "2026-11-30T12:00:00Z", "payload": {"n": 7}}\n\n{"due": "2026-11-30T13:00:00+01:00", "payload": {"n": 8}}\n'
-    recording = read(tmp_path, text, "jobs.jsonl", Columns(time="due", tokens=("payload.n",)))
+    first, second = (
+        '{"due": "2026-11-30T12:00:00Z", "payload": {"n": 7}}',
+        '{"due": "2026-11-30T13:00:00+01:00", "payload": {"n": 8}}',
+    )
+    recording = read(tmp_path, f"{first}\n\n{second}\n", "jobs.jsonl", Columns(time="due", tokens=("payload.n",)))
 
     assert [(row.line, row.input_tokens, row.match) for row in recording.rows] == [(1, 7, None), (3, 8, None)]
     assert recording.same_time == 1

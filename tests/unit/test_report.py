@@ -134,7 +134,7 @@ def test_whatever_a_run_was_like_it_is_drawn(tmp_path: Path, series: list[dict[s
         ([], "RESULT: got an array"),
         ({"jobs": 3}, "series: got nothing"),
         ({"series": []}, "series: got no ticks"),
-        ({"series": [3]}, "series[0]: got a number"),
+        ({"series": [3]}, "series[0]: got a whole number"),
         ({"series": [{}]}, "series[0].t_s: got nothing"),
         ({"series": [{"t_s": 1, "budget": "many"}]}, "series[0].budget: got a string"),
         ({"series": [{"t_s": float("inf")}]}, "series[0].t_s: got "),

@@ -6,6 +6,7 @@ A checker keeps what it needs of the past and judges each thing as it happens: n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -16,6 +17,7 @@ from ops.sim.upstream import UpstreamCall
 from ops.sim.world import START_MS
 from shared.core.model import Job, Message
 from shared.core.runs import RunKey, TickLine, TickMemory
+from shared.ports import Delivery
 from shared.usecases.tick import TickReport
 
 _MOST_KEPT: Final = 20
@@ -75,6 +77,9 @@ class Checker:
 
     def stepped(self, step: Step) -> None:
         """A move that was made."""
+
+    def delivered(self, invocation: str, deliveries: Sequence[Delivery]) -> None:
+        """A worker is invoked with these messages."""
 
     def has_read(self, invocation: str, job: Job) -> None:
         """An invocation has read a row, consistently."""

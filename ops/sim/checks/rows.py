@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from ops.sim.checks.base import Checker
@@ -10,6 +11,7 @@ from ops.sim.kinds import ChunkStart
 from ops.sim.memory_ledger import Step
 from shared.core.model import Job, State
 from shared.errors import Retryable
+from shared.ports import Delivery
 
 _ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
 _OWN_FAULTS: Final = frozenset({"no_progress", "bad_chunk"})
@@ -49,28 +51,41 @@ class OneEffect(Checker):
 
 
 class NoRedoneWork(Checker):
-    """A worker goes on at the cursor that it read, or that it committed itself: nowhere before, nowhere after."""
+    """A worker goes on at the cursor that it read, or that it committed itself: nowhere before, nowhere after.
+
+    Nor does it begin anything for a stale message (rule 1): one of a row not in flight, or of another epoch.
+    """
 
     invariant = "I4"
 
     def prepare(self) -> None:
-        self._cursors: dict[tuple[str, str], str] = {}
+        self._seen: dict[tuple[str, str], Job] = {}
+        self._messages: dict[tuple[str, str], int] = {}
+
+    def delivered(self, invocation: str, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self._messages[invocation, delivery.message.job_id] = delivery.message.epoch
 
     def has_read(self, invocation: str, job: Job) -> None:
-        self._cursors[invocation, job.job_id] = job.cursor
+        self._seen[invocation, job.job_id] = job
 
     def stepped(self, step: Step) -> None:
         seen = (step.after.nonce, step.after.job_id)
-        if seen in self._cursors:
+        if seen in self._seen:
             if step.after.state is State.QUEUED:
-                self._cursors[seen] = step.after.cursor
+                self._seen[seen] = step.after
             else:
-                del self._cursors[seen]
+                del self._seen[seen]
+                self._messages.pop(seen, None)
 
     def began(self, invocation: str, start: ChunkStart) -> None:
-        stored = self._cursors.get((invocation, start.job_id))
-        if stored != start.cursor:
-            self.breaks(f"{start.job_id} ran its chunk at {start.cursor!r} where {stored!r} was stored")
+        row = self._seen.get((invocation, start.job_id))
+        epoch = self._messages.get((invocation, start.job_id), start.epoch)
+        if row is None or row.cursor != start.cursor:
+            stored = "nothing" if row is None else repr(row.cursor)
+            self.breaks(f"{start.job_id} ran its chunk at {start.cursor!r} where {stored} was stored")
+        elif row.state is not State.QUEUED or start.epoch != epoch:
+            self.breaks(f"{start.job_id}, {row.state.value} in epoch {row.epoch}, ran for a message of epoch {epoch}")
 
 
 class Order(Checker):

@@ -33,7 +33,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
 )
 
 _HOOKS: Final = (
-    *("created", "stepped", "has_read", "began", "raised", "called", "planned", "closed", "ticked"),
+    *("created", "stepped", "delivered", "has_read", "began", "raised", "called", "planned", "closed", "ticked"),
     *("stored", "gone", "paused", "resumed", "event", "ended"),
 )
 
@@ -98,6 +98,8 @@ class Suite:
             kind.on_start, kind.on_error = self._began, tell["raised"]
         for queue in sluice.queue.queues:
             queue.onlooker = _Onlooker(tell["stored"], tell["gone"])
+        for mapping in sluice.mappings:
+            mapping.on_invoke = tell["delivered"]
         for schedule in sluice.schedules.values():
             schedule.on_value = self._ticked
 

@@ -1,0 +1,197 @@
+"""`simulate`: run scenarios, seeds, policies, the matrix and the crash sweep in the virtual world."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ops.sim import scenario_file
+from ops.sim.crash_sweep import SweepReport, sweep_once, sweep_pairs
+from ops.sim.matrix import HEADINGS, row_of, run_matrix
+from ops.sim.policies import POLICIES, run_policy
+from ops.sim.result import Result
+from ops.sim.scenario import Scenario
+from ops.sim.seeds import SeedReport, run_seeds
+from shared.errors import InvalidInput
+
+_SHOWN: Final = (
+    *("jobs", "done", "dead", "unfinished", "lost", "duplicate_effects", "redone_chunks", "over_budget_ticks"),
+    *("order_violations", "attempts_burned_by_refusals", "upstream_calls", "refusals_per_1000", "utilisation", "ticks"),
+    *("drain_s", "ideal_drain_s", "eta_error_median", "eta_error_p95", "live_wait_p95_s", "cost_per_job_usd", "wall_s"),
+)
+
+
+@click.command(short_help="Prove or judge a policy in virtual time.")
+@click.option("--scenario", "name", metavar="NAME|FILE", help="A scenario of Sluice's own, or a TOML file.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="The same seed, the same run."
+)
+@click.option("--seeds", type=click.IntRange(1, 10_000_000), help="So many seeds, from --seed on, over all processors.")
+@click.option("--policy", type=click.Choice([*POLICIES, "all"]), default=POLICIES[0], show_default=True)
+@click.option("--matrix", is_flag=True, help="Limiter x jitter x lateness x service tail, failures included.")
+@click.option("--sweep", type=click.Choice(["once", "pairs"]), help="Crash a small drain at every port call.")
+@click.option("--state", type=click.Path(path_type=Path), help="With --seeds: remember here what is done, and go on.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the result with its ticks, for `report`.")
+@click.option("--list", "listing", is_flag=True, help="Name the scenarios that come with Sluice.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.pass_context
+def simulate(ctx: click.Context, /, *, name: str | None, as_json: bool, out: Path | None, **asked: Any) -> None:
+    """Run the production code against simulated stores, queues, clocks and upstreams, checked after every event.
+
+    The exit code is not 0 if an invariant broke or an expectation of the scenario does not hold.
+
+    \b
+    Examples
+      python -m ops simulate --scenario outage-40k --seed 7 --json
+      python -m ops simulate --scenario limit-drop --policy all
+      python -m ops simulate --scenario mixed-faults --seeds 200
+      python -m ops simulate --matrix
+      python -m ops simulate --sweep pairs
+    """
+    if asked["listing"]:
+        click.echo("\n".join(f"{each:20} {scenario_file.load(each).about}" for each in scenario_file.names()))
+    elif asked["matrix"]:
+        ctx.exit(_matrix(asked["seed"], as_json=as_json, out=out))
+    elif asked["sweep"]:
+        ctx.exit(_sweep(asked["sweep"], as_json=as_json))
+    elif name is None:
+        known = ", ".join(scenario_file.names())
+        raise InvalidInput("--scenario", got="nothing", expected=f"a file or one of {known}")
+    elif asked["seeds"]:
+        ctx.exit(_seeds(name, asked["seed"], asked["seeds"], asked["state"], as_json=as_json))
+    else:
+        policies = POLICIES if asked["policy"] == "all" else (asked["policy"],)
+        ctx.exit(_policies(name, asked["seed"], policies, as_json=as_json, out=out))
+
+
+# -- one run, or one per policy
+
+
+def _policies(name: str, seed: int, policies: Sequence[str], *, as_json: bool, out: Path | None) -> int:
+    scenario = scenario_file.load(name)
+    if not as_json:
+        click.echo(f"{scenario.name}, seed {seed}: {scenario.about}", err=True)
+    results = [_timed(scenario, seed, policy) for policy in policies]
+    _write(out, [result.json(series=True) for result in results])
+    if as_json:
+        found = [result.json() for result in results]
+        click.echo(json.dumps(found[0] if len(found) == 1 else {"policies": found}))
+    else:
+        click.echo(_table(results))
+    return _judged(results, name, seed)
+
+
+def _timed(scenario: Scenario, seed: int, policy: str) -> Result:
+    began_s = time.perf_counter()
+    result = run_policy(scenario, seed, policy)
+    result.figures.wall_s = round(time.perf_counter() - began_s, 3)
+    return result
+
+
+def _judged(results: Iterable[Result], name: str, seed: int) -> int:
+    """The others' policies are for comparison: only what is asked of ours can fail."""
+    failed = [result for result in results if not result.passed]
+    for result in failed:
+        for line in (*result.said, *(f"expected {said}" for said in result.failed)):
+            click.echo(f"error: {line}", err=True)
+    if failed:
+        click.echo(f"replay: {_command(name, seed)}", err=True)
+    return 1 if failed else 0
+
+
+def _command(name: str, seed: int) -> str:
+    return f"python -m ops simulate --scenario {name} --seed {seed}"
+
+
+def _table(results: Sequence[Result]) -> str:
+    found = [result.json() for result in results]
+    lines = [("", *(each["policy"] for each in found))]
+    lines += [(name, *(_cell(each[name]) for each in found)) for name in _SHOWN]
+    return _aligned(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) if number == 0 else cell.rjust(width) for number, (cell, width) in enumerate(row))
+        for row in (list(zip(line, widths, strict=True)) for line in lines)
+    )
+
+
+def _write(out: Path | None, found: Sequence[dict[str, Any]]) -> None:
+    if out is None:
+        return
+    try:
+        out.write_text(json.dumps(found[0] if len(found) == 1 else {"policies": list(found)}), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput("--out", got=error.strerror or "no answer", expected="a file that can be written") from None
+
+
+# -- many runs
+
+
+def _seeds(name: str, first: int, count: int, state: Path | None, *, as_json: bool) -> int:
+    scenario = scenario_file.load(name)
+    began_s = time.perf_counter()
+
+    def told(report: SeedReport) -> None:
+        click.echo(f"{len(report.done)} of {count} seeds, {len(report.failed)} failed", err=True)
+
+    report = run_seeds(scenario, range(first, first + count), state=state, told=told)
+    wall_s = time.perf_counter() - began_s
+    found = {
+        "scenario": scenario.name,
+        "seed": first,
+        "seeds": len(report.done),
+        "failed": sorted(report.failed),
+        "port_calls": report.port_calls,
+        "wall_s": round(wall_s, 3),
+    }
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        calls = f"{report.port_calls:,} port calls, each a point of interleaving and of crash"
+        click.echo(f"{scenario.name}: {len(report.done)} seeds, {len(report.failed)} failed; {calls}; {wall_s:.1f} s")
+    for seed, said in sorted(report.failed.items()):
+        click.echo(f"error: seed {seed}: {said}\nreplay: {_command(name, seed)}", err=True)
+    return 1 if report.failed else 0
+
+
+def _matrix(seed: int, *, as_json: bool, out: Path | None) -> int:
+    """The whole table is published; its exit code speaks of the invariants only."""
+    rows: list[tuple[str, ...]] = [(*HEADINGS, "misses")]
+    found, broken = [], 0
+    for cell, result in run_matrix(seed):
+        misses = ", ".join(said.partition(" ")[0] for said in result.failed)
+        rows.append((*row_of(cell, result), misses or "-"))
+        found.append(result.json())
+        broken += bool(result.violations)
+    _write(out, [{"cells": found}])
+    click.echo(json.dumps({"seed": seed, "cells": found}) if as_json else _aligned(rows))
+    return 1 if broken else 0
+
+
+def _sweep(kind: str, *, as_json: bool) -> int:
+    began_s = time.perf_counter()
+    report: SweepReport = sweep_once() if kind == "once" else sweep_pairs()
+    failures = report.failures or []
+    wall_s = round(time.perf_counter() - began_s, 3)
+    if as_json:
+        found = {"sweep": kind, "points": report.points, "runs": report.runs, "failed": failures, "wall_s": wall_s}
+        click.echo(json.dumps(found))
+    else:
+        click.echo(f"{report.points} crash points, {report.runs} runs, {len(failures)} failed; {wall_s:.1f} s")
+    for failure in failures:
+        click.echo(f"error: {failure}", err=True)
+    return 1 if failures else 0

@@ -1,0 +1,144 @@
+"""Many seeds of one scenario, over processes; what was done is remembered, so that an interrupted run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ops.sim.drive import Drive
+from ops.sim.figures import result_of
+from ops.sim.scenario import Scenario
+
+_ROOT: Final = Path(__file__).resolve().parent.parent.parent
+_SAVE_EVERY: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedResult:
+    """One seed: what broke, in words, and how many port calls were judged."""
+
+    seed: int
+    said: tuple[str, ...]
+    port_calls: int
+
+
+@dataclass(slots=True, kw_only=True)
+class SeedReport:
+    """All seeds so far; `failed` maps a seed to what broke first."""
+
+    first: int
+    done: set[int] = field(default_factory=set)
+    port_calls: int = 0
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def add(self, result: SeedResult) -> None:
+        self.done.add(result.seed)
+        self.port_calls += result.port_calls
+        if result.said:
+            self.failed[result.seed] = result.said[0]
+
+
+def run_seed(scenario: Scenario, seed: int) -> SeedResult:
+    """A seed that breaks something stops there; one that raises has found a fault too."""
+    drive = Drive(scenario, seed, stop_at_once=True)
+    try:
+        drive.run()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the seed is what the reader needs
+        said: tuple[str, ...] = (f"{type(error).__name__}: {error}",)
+    else:
+        said = tuple(result_of(drive).said) + tuple(_raised(drive))
+    return SeedResult(seed=seed, said=said, port_calls=drive.sluice.world.calls)
+
+
+def _raised(drive: Drive) -> Iterator[str]:
+    """What an invocation may raise is the declared unavailability of a port, and nothing else."""
+    for error in drive.sluice.errors:
+        if type(error).__module__ != "shared.errors":
+            yield f"an invocation raised {type(error).__name__}: {error}"
+
+
+def run_seeds(
+    scenario: Scenario,
+    seeds: Sequence[int],
+    *,
+    state: Path | None = None,
+    processes: int | None = None,
+    told: Callable[[SeedReport], None] = lambda _: None,
+) -> SeedReport:
+    """Every seed that the state file does not know of yet. `told` hears of the progress."""
+    report = _load(state, scenario, first=seeds[0])
+    left = [seed for seed in seeds if seed not in report.done]
+    for number, result in enumerate(_results(scenario, left, processes or os.cpu_count() or 1), 1):
+        report.add(result)
+        if number % _SAVE_EVERY == 0:
+            _save(state, scenario, report)
+            told(report)
+    _save(state, scenario, report)
+    return report
+
+
+def _results(scenario: Scenario, seeds: Sequence[int], processes: int) -> Iterator[SeedResult]:
+    if processes == 1 or len(seeds) < 2:
+        yield from map(partial(run_seed, scenario), seeds)
+        return
+    # Not forked: a greenlet hub and an inherited heap have no business in a child.
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(partial(run_seed, scenario), seeds, chunksize=8)
+
+
+# -- the state file
+
+
+def fingerprint(scenario: Scenario) -> str:
+    """Of the scenario and of all code that a seed runs: what another version did says nothing of this one."""
+    digest = hashlib.sha256(repr(scenario).encode())
+    for folder in ("shared", "ops/sim"):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _load(state: Path | None, scenario: Scenario, *, first: int) -> SeedReport:
+    report = SeedReport(first=first)
+    try:
+        found: dict[str, Any] = json.loads((state or Path()).read_text(encoding="utf-8"))
+        if found["fingerprint"] == fingerprint(scenario):
+            report.done = {seed for low, high in found["done"] for seed in range(low, high + 1)}
+            report.port_calls = int(found["port_calls"])
+            report.failed = {int(seed): str(said) for seed, said in found["failed"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return SeedReport(first=first)  # no state, or a broken one: begin anew
+    return report
+
+
+def _save(state: Path | None, scenario: Scenario, report: SeedReport) -> None:
+    """Beside itself first: a run that is interrupted here must not leave half a file."""
+    if state is None:
+        return
+    found = {
+        "fingerprint": fingerprint(scenario),
+        "done": _spans(report.done),
+        "port_calls": report.port_calls,
+        "failed": report.failed,
+    }
+    state.parent.mkdir(parents=True, exist_ok=True)
+    draft = state.with_suffix(".draft")
+    draft.write_text(json.dumps(found), encoding="utf-8")
+    draft.replace(state)
+
+
+def _spans(seeds: set[int]) -> list[list[int]]:
+    spans: list[list[int]] = []
+    for seed in sorted(seeds):
+        if spans and spans[-1][1] == seed - 1:
+            spans[-1][1] = seed
+        else:
+            spans.append([seed, seed])
+    return spans
