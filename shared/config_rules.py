@@ -67,7 +67,7 @@ def kind_of(value: object) -> str:
 
 def shown(value: object) -> str:
     """A number or a short string itself, otherwise its kind. One line, whatever it is."""
-    if type(value) is str:
+    if isinstance(value, str):
         short = len(value) <= _LONGEST_SHOWN
         return json.dumps(value, ensure_ascii=True) if short else f"a string of {len(value)} characters"
     if type(value) is float or (type(value) is int and abs(value) < 10**15):

@@ -30,6 +30,14 @@ class ChunkContext(Protocol):
         """What the class's `options` table in `sluice.toml` says to its kind."""
         ...
 
+    @property
+    def idempotency_key(self) -> str:
+        """`<job_id>:<cursor>`: the same at every attempt at this chunk, and no other chunk's. To name its outputs.
+
+        Up to 128 printable ASCII characters without a space; hashed where the plain text is anything else.
+        """
+        ...
+
     def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """One call under a shared permit, with the idempotency key `<job_id>:<cursor>:<call>`."""
         ...

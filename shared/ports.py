@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from shared.core.flags import Flag
 from shared.core.model import (
     Created,
     Job,
@@ -23,7 +24,7 @@ from shared.core.model import (
     Output,
     StepResult,
 )
-from shared.core.runs import Control, Flag, Run, RunKey, TakeResult, TickClose, TickMemory
+from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.settings import UpstreamSettings
 from shared.core.stats import StatsWindow
 
@@ -161,6 +162,10 @@ class Ledger(Protocol):
         ...
 
     def set_halt(self, job_class: str, flag: Flag | None) -> None: ...
+
+    def resume(self, job_class: str, flag: Flag) -> None:
+        """End pause and halt, and keep who wanted that: one write."""
+        ...
 
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         """Let the webhook admit runs of the class or not; the flag says who wanted that, whichever it is."""

@@ -9,7 +9,7 @@ import click
 
 from ops.access import Access
 from ops.commands.choice import caller, class_named
-from shared.core.runs import Flag
+from shared.core.flags import Flag
 from shared.core.settings import Settings
 from shared.errors import InvalidInput
 from shared.usecases import operate

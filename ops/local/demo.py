@@ -57,7 +57,7 @@ class Demo:
         self._submit(backlog, first_due_ms=now_ms - self._scenario.outage_s * 1000, last_due_ms=now_ms)
         matches = len({replay.match_id for replay in backlog})
         self._view.note(f"{self._clock()}  paused, {len(backlog)} jobs of {matches} matches wait: resuming")
-        resume(self._stage.ports, JOB_CLASS)
+        resume(self._stage.ports, JOB_CLASS, by="demo", why="the upstream is back")
 
     def _until_drained(self, killer: Killer) -> None:
         """Fresh matches arrive, a worker dies, and the view shows it, until nothing is left or time is up."""

@@ -57,7 +57,6 @@ class Baseline:
         self.demand = Demand(self.truth.limit, from_ms=START_MS + round(scenario.drains_from_s * 1000))
         self.arrivals = Arrivals(scenario, self.world, self._take)
         self.effects: Counter[tuple[str, int]] = Counter()
-        self.begun: Counter[tuple[str, int]] = Counter()
         self.done = self.dead = self.attempts = self.refused_attempts = 0
         self.backlog_ended_ms: int | None = None
         self.slots = self._slots()
@@ -104,10 +103,10 @@ class Baseline:
             self.lives.expect(job.job_id, due_ms=job.due_ms, created_ms=arrival.at_ms, live=arrival.live, calls=calls)
             self._open += 1
             self._backlog_open += not source.endless
+            self.demand.change(self.world.now_ms, waiting=1)
             self._queue(Task(arrival, {"chunks": arrival.chunks, **_flags(job.payload)}))
 
     def _queue(self, task: Task) -> None:
-        self.demand.change(self.world.now_ms, waiting=1)
         self._ready.append(task)
         self._feed()
 
@@ -143,6 +142,7 @@ class Baseline:
                 self.dead += 1
                 self._close(task)
             else:
+                self.demand.change(self.world.now_ms, waiting=1)  # through its delay, too
                 delay_ms = self.job_class.visibility_s * 1000 if died else RETRY_DELAY_MS
                 self.world.at(self.world.now_ms + delay_ms, partial(self._queue, task))
         self._feed()
@@ -169,11 +169,10 @@ class Baseline:
         if task.asked.get("poison"):
             return False
         for chunk in range(task.arrival.chunks):
-            self.lives.began(job_id, self.world.now_ms)
-            self.begun[job_id, chunk] += 1
             for call in range(self.scenario.work.calls_per_chunk):
                 if not self._call(f"{job_id}:{chunk}:{call}:{self.attempts}"):
                     return False
+            self.lives.began(job_id, self.world.now_ms)  # a refused attempt has begun nothing
             self.world.sleep(self._kind.duration_ms(job_id, chunk))
             if task.chunks_done <= chunk:
                 task.chunks_done = chunk + 1

@@ -154,7 +154,8 @@ class Drive:
         else:
             self._resuming = True
             self.suite.resumed(CLASS)
-            self._command(partial(resume, self.sluice.ports, CLASS), "resume")
+            told = partial(resume, self.sluice.ports, CLASS, by="operator", why="the scenario says so")
+            self._command(told, "resume")
 
     def _command(self, entry: Callable[[], object], name: str) -> None:
         """What an operator types, and types again if it did not come to its end."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from ops.sim.memory_index import MemoryIndex, Staleness
 from ops.sim.memory_matches import MemoryMatches
 from ops.sim.memory_runs import MemoryRuns
-from shared.core.lifecycle import place_of
+from shared.core.flags import Flag
+from shared.core.lifecycle import after, place_of
 from shared.core.model import (
     Created,
     Fence,
@@ -33,7 +34,7 @@ from shared.core.model import (
     Won,
     same_work,
 )
-from shared.core.runs import Control, Flag, Run, RunKey, TakeResult, TickClose, TickMemory
+from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.stats import StatsWindow
 from shared.ports import IndexPage
 
@@ -196,6 +197,10 @@ class MemoryLedger:
         self.writes["set_halt"] += 1
         self._runs.put(replace(self._runs.control(job_class), halt=flag))
 
+    def resume(self, job_class: str, flag: Flag) -> None:
+        self.writes["resume"] += 1
+        self._runs.put(replace(self._runs.control(job_class), pause=None, halt=None, resumed=flag))
+
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         self.writes["switch_webhook"] += 1
         self._runs.put(replace(self._runs.control(job_class), webhook_closed=closed, webhook_switched=flag))
@@ -208,10 +213,8 @@ class MemoryLedger:
 
     def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
         self.reads["read_stats"] += 1
-        return [
-            StatsWindow(start_ms=start_ms, counters=dict(self._stats.get((job_class, start_ms), {})))
-            for start_ms in windows_ms
-        ]
+        found = ((start_ms, self._stats.get((job_class, start_ms), {})) for start_ms in windows_ms)
+        return [StatsWindow(start_ms=start_ms, counters=dict(counters)) for start_ms, counters in found]
 
     # -- what only tests and checkers ask
 
@@ -247,8 +250,7 @@ class MemoryLedger:
         return self._matches.is_ours(step)
 
     def _apply(self, move: Move, row: Row) -> Job:
-        nonce = row.job.nonce if move.nonce is None else move.nonce
-        job = replace(row.job, **{**move.changes, "nonce": nonce})
+        job = after(row.job, move)
         self._put(job, row.place if isinstance(move.place, KeepPlace) else _key_of(move.place))
         if move.output is not None:
             self._outputs.setdefault(move.job_id, {})[move.output.cursor] = move.output

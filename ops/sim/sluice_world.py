@@ -129,7 +129,7 @@ class SimSluice:
         return self.command("pause", lambda: pause(self.ports, job_class, by="operator", why=why))
 
     def resume(self, job_class: str) -> Invocation:
-        return self.command("resume", lambda: resume(self.ports, job_class))
+        return self.command("resume", lambda: resume(self.ports, job_class, by="operator", why="test"))
 
     @property
     def rows(self) -> dict[str, Job]:

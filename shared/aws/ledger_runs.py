@@ -12,7 +12,8 @@ from shared.aws.keys import Attribute
 from shared.aws.ledger_rows import ABSENT
 from shared.aws.paging import batch_get
 from shared.aws.table import Table, Unmet, Written, update_of
-from shared.core.runs import Busy, Control, Ended, Flag, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
+from shared.core.flags import Flag
+from shared.core.runs import Busy, Control, Ended, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
 from shared.errors import LedgerUnavailable
 
 LOCK_FREE: Final = (
@@ -126,6 +127,9 @@ class Runs:
 
     def set_halt(self, job_class: str, flag: Flag | None) -> None:
         self._set(job_class, {"halt": flag})
+
+    def resume(self, job_class: str, flag: Flag) -> None:
+        self._set(job_class, {"pause": None, "halt": None, "resumed": flag})
 
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         self._set(job_class, {"webhook_closed": closed, "webhook_switched": flag})

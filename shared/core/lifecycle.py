@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shared.core import work_index
+from shared.core.flags import Flag
 from shared.core.model import (
     IndexFence,
     IndexKey,
@@ -228,21 +229,21 @@ def promote(job: Job, *, nonce: str) -> Move:
     return _move("promote", job, {"eligible_ms": job.due_ms}, nonce=nonce)
 
 
-# -- an operator's moves: fenced on (dead, epoch)
+# -- an operator's moves: fenced on (dead, epoch), and signed
 
 
-def retry(job: Job, *, now_ms: int, nonce: str) -> Move:
+def retry(job: Job, *, word: Flag, nonce: str) -> Move:
     """The row is admitted again, with all its bounds fresh; never the old message."""
-    changes = {"eligible_ms": now_ms, "retried": True, "attempts": 0, "crashes": 0, "transport_deaths": 0}
-    return _move("retry", job, changes, nonce=nonce)
+    fresh = {"attempts": 0, "crashes": 0, "transport_deaths": 0}
+    return _move("retry", job, {"eligible_ms": word.at_ms, "retried": True, "changed": word} | fresh, nonce=nonce)
 
 
-def skip(job: Job, *, nonce: str) -> Move:
-    return _move("skip", job, {}, nonce=nonce)
+def skip(job: Job, *, word: Flag, nonce: str) -> Move:
+    return _move("skip", job, {"changed": word}, nonce=nonce)
 
 
-def replace_by_another(job: Job, *, nonce: str) -> Move:
-    return _move("replace", job, {}, nonce=nonce)
+def replace_by_another(job: Job, *, word: Flag, nonce: str) -> Move:
+    return _move("replace", job, {"changed": word}, nonce=nonce)
 
 
 # -- how moves are made

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from shared.core.flags import Flag
+
 MINUTE_MS: Final = 60_000
 
 
@@ -52,7 +54,7 @@ class Job:
     `cursor` is opaque to everything but the kind, and "" before the first chunk. `payload` is JSON text; a large one is
     an object in the store under `payload_key`, and `payload` is "" (`core.payloads`): a kind sees the text in any case.
     `seq` orders a match's jobs in an ordered class and is 0 elsewhere. `eligible_ms` is when a waiting row may be
-    claimed; `retried` says that it waited before, which keeps it out of the live lane.
+    claimed; `retried` says that it waited before, which keeps it out of the live lane. `changed`: an operator moved it.
     """
 
     job_id: str
@@ -81,6 +83,7 @@ class Job:
     last_error: str = ""
     seq: int = 0
     created_ms: int = 0
+    changed: Flag | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +125,7 @@ class Nominee:
 class RowFence:
     """The row must still be in `state` at (epoch, cursor). Rule 2's condition for everyone who has read the row.
 
-    `cursor` None leaves the cursor out of the condition (the dead-letter reader and a failing twin never move it).
-    `copy` is compared only where it is given.
+    `cursor` and `copy` are compared only where they are given: the dead-letter reader never moves the cursor.
     """
 
     state: State
@@ -167,9 +169,8 @@ Place: TypeAlias = IndexKey | KeepPlace | LeaveIndex
 class Move:
     """One conditional change of one row, decided by `lifecycle`, carried out by a `Ledger` in a single atomic write.
 
-    `changes` maps Job field names to new values; fields that are absent are left as they are in the row, so that a
-    concurrent re-send's copy survives a mid-job commit. `nonce` is the invocation's; None (a re-send) leaves the
-    row's alone. `output`, where present, is created in the same transaction.
+    `changes` maps Job fields to new values; absent ones stay as they are in the row, so that a concurrent re-send's
+    copy survives a mid-job commit. `nonce` None (a re-send) leaves the row's; `output` is created along with it.
     """
 
     name: str
@@ -205,8 +206,7 @@ MoveResult: TypeAlias = Won | Lost | OutputTaken
 class Match:
     """The line of an ordered match: jobs have the numbers 1, 2, ... in the order of their submission.
 
-    `head_seq` is whose turn it is, `tail_seq` the last one submitted; the line is empty while head is beyond tail. A
-    dead head holds the line until an operator retries, skips or replaces it.
+    `head_seq` has its turn (dead, it holds the line), `tail_seq` came last; the line is empty while head is beyond it.
     """
 
     job_class: str

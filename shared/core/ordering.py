@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shared.core import lifecycle
+from shared.core.flags import Flag
 from shared.core.model import Job, Lane, Match, MatchStep, Move, State
 
 
@@ -50,9 +51,8 @@ def pass_on(match: Match, end: Move, ended: Job, successor: Job | None, turn: Tu
     return MatchStep(before=match, after=replace(match, head_seq=match.head_seq + 1), moves=tuple(moves))
 
 
-def replace_head(match: Match, dead: Job, other: Job, *, nonce: str) -> MatchStep:
+def replace_head(match: Match, dead: Job, other: Job, *, word: Flag, nonce: str) -> MatchStep:
     """Another job takes the dead head's number and waits for its tick."""
     entering = replace(other, seq=dead.seq, state=State.WAITING)
-    return MatchStep(
-        before=match, after=match, moves=(lifecycle.replace_by_another(dead, nonce=nonce),), enters=entering
-    )
+    end = lifecycle.replace_by_another(dead, word=word, nonce=nonce)
+    return MatchStep(before=match, after=match, moves=(end,), enters=entering)

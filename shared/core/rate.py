@@ -8,7 +8,7 @@ all permits for a while; so it is never taken for less than `decrease_factor` of
 
 Three rates are remembered. In force (`rate_per_s`), known to be good (`good_per_s`: fully used and clean) and refused
 (`refused_per_s`). Below the good one the rate climbs by two thirds of what is missing; beyond it by `increase_step` of
-itself, 2.6 times as much with each clean window; short of a refused one by half of the way at most. A step beyond the
+itself, 2.4 times as much with each clean window; short of a refused one by half of the way at most. A step beyond the
 good rate is a probe, and one that is refused at all is withdrawn to just under it, without any decrease.
 
 Every window is judged by the rate that was in force in it. So five refused windows of one rate, which a tick of 300 s
@@ -48,11 +48,11 @@ LONGEST_WAIT_WINDOWS: Final = 2
 COSTLY_SHARE: Final = 0.92
 """Refusals in two windows running that leave less than this share of the allowance accepted decrease, however few."""
 
-ACCELERATION: Final = 2.6
+ACCELERATION: Final = 2.4
 LARGEST_STEP: Final = 1.0
 CLIMB_SHARE: Final = 2 / 3
 
-RECOVERY_WINDOWS: Final = 16
+RECOVERY_WINDOWS: Final = 20
 """Clean, fully used windows from the floor to 90 % of the ceiling at the default settings, whatever is remembered."""
 
 
@@ -249,8 +249,9 @@ def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream:
         )
         marked = replace(marked, probes=-min(dear, LONGEST_WAIT_WINDOWS))
         return _lowered(marked, just_under, refused_per_s=ran_per_s, decision=Decision.WITHDRAWN)
-    if not (overloaded or costly):
-        return replace(marked, decision=Decision.TOLERATED)
+    if not (overloaded or costly):  # twice running: the limit is here now, and not where an older refusal was
+        wall_per_s = ran_per_s if again else learned.refused_per_s
+        return replace(marked, refused_per_s=wall_per_s, decision=Decision.TOLERATED)
     target = upstream.decrease_factor * ran_per_s
     if not halving:
         target = max(target, MARGIN * min(ran_per_s, measured_per_s))

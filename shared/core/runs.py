@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from shared.core.flags import Flag
 from shared.core.model import MINUTE_MS, LaneCounts
 
 HISTORY_TICKS: Final = 15
@@ -66,15 +67,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """A pause or a halt, as data: who, why and when (I10)."""
-
-    by: str
-    why: str
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Carry:
     """What each lane is owed, in nano-rows: their sum is the fraction of a row that was earned and not admitted.
 
@@ -95,7 +87,10 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickLine:
-    """One tick as control's history keeps it: what the ETA, `status` and `explain` read."""
+    """One tick as control's history keeps it: what the ETA, `status` and `explain` read.
+
+    `facts` is what the plan was made from, beyond what stands here already (`core.tick_facts`).
+    """
 
     run_id: str
     at_ms: int
@@ -114,6 +109,7 @@ class TickLine:
     oldest_age_s: int
     eta_s: float | None
     rate_binding: str = ""
+    facts: str = ""
 
     @property
     def pending(self) -> int:
@@ -123,7 +119,7 @@ class TickLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The control item of a class. Absent in the ledger means all defaults."""
+    """The control item of a class. Absent in the ledger means all defaults. `resumed` signs the last resume."""
 
     job_class: str
     version: int = 0
@@ -134,6 +130,7 @@ class Control:
     halt: Flag | None = None
     webhook_closed: bool = False
     webhook_switched: Flag | None = None
+    resumed: Flag | None = None
     carry: Carry = field(default_factory=Carry)
     planned_at_ms: int | None = None
     recent: tuple[Admission, ...] = ()
@@ -196,6 +193,10 @@ OPEN_LOOK_BACK_MS: Final = 24 * 60 * MINUTE_MS
 """How far back a tick looks for runs that nobody executed: what a run older than this was to drain, others have."""
 
 
+_LOOKS: Final = 3
+"""A tick may die between its close and its look, so one line says little; three of them in a row are believed."""
+
+
 def minutes_to_look_at(
     history: tuple[TickLine, ...], *, now_ms: int, interval_s: int, max_age_s: int, max_ahead_s: int
 ) -> list[int]:
@@ -204,8 +205,8 @@ def minutes_to_look_at(
     Back to the oldest tick that control remembers, or at least three intervals, and beyond that by the greatest age
     that the webhook accepts: ticks that failed or found no time leave no line, so the list grows until one succeeds.
     """
-    oldest_ms = history[0].at_ms if history else 0
-    since_ms = min(oldest_ms, now_ms - 3 * interval_s * 1000) - max_age_s * 1000
+    oldest_ms = history[0].at_ms if len(history) >= _LOOKS else 0
+    since_ms = min(oldest_ms, now_ms - _LOOKS * interval_s * 1000) - max_age_s * 1000
     since_ms = max(since_ms, now_ms - OPEN_LOOK_BACK_MS - max_age_s * 1000)
     until_ms = now_ms + max_ahead_s * 1000
     return list(range(since_ms - since_ms % MINUTE_MS, until_ms + 1, MINUTE_MS))

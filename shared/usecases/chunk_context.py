@@ -51,6 +51,10 @@ class WorkerContext:
     def options(self) -> Mapping[str, str]:
         return self._settings.options
 
+    @property
+    def idempotency_key(self) -> str:
+        return group_id(f"{self._job.job_id}:{self._job.cursor}")
+
     def reserve_permits(self, calls: int, *, latest_ms: int) -> None:
         """Reserve permits at once and wait for the first slot. Raises `PermitUnavailable` if it is after `latest_ms`.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shared.core import lifecycle, stats
+from shared.core.flags import Flag
 from shared.core.model import Job, Move
 from shared.core.retry import after_refusal_s, backoff_s
-from shared.core.runs import Flag
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import (
     PermitUnavailable,

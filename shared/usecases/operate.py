@@ -1,11 +1,11 @@
-"""What an operator does to a class: pause and resume its admission (I10)."""
+"""What an operator does to a class: pause, halt and resume it (I10). Each change is signed: who, why, when."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from shared.core.runs import Flag
+from shared.core.flags import Flag
 from shared.errors import InvalidInput
 from shared.ports import Ports
 from shared.usecases.lines import HANDOVER_LEASE_MS
@@ -19,30 +19,46 @@ def pause(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
     The flag is set first. A tick that read control before it may still be claiming, so the command waits until no such
     tick owns the lock, and at least `HANDOVER_LEASE_MS`. What is in flight settles; delayed retries stay.
     """
-    if not why.strip():
-        raise InvalidInput("reason", got="an empty string", expected="why the class is paused")
-    flag = Flag(by=by, why=why, at_ms=ports.clock.now_ms())
+    flag = _flag(ports, by, why, expected="why the class is paused")
     ports.ledger.set_pause(job_class, flag)
     _wait_committed(ports, job_class, flag)
     ports.log.event("paused", job_class=job_class)
     return flag
 
 
-def resume(ports: Ports, job_class: str) -> None:
-    """Let the next tick admit again. What each lane was owed at the pause is still owed."""
-    ports.ledger.set_pause(job_class, None)
+def halt(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
+    """Pause, and let workers give their jobs back: at the next chunk, at most `FRESH_MS` after they read control last.
+
+    Returns when nothing more is admitted. Chunks that run then end in their own time, and their progress is kept.
+    """
+    flag = _flag(ports, by, why, expected="why the class is halted")
+    ports.ledger.set_halt(job_class, flag)
+    _wait_committed(ports, job_class, flag)
+    ports.log.event("halted", job_class=job_class)
+    return flag
+
+
+def resume(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
+    """End pause and halt: the next tick admits again. What each lane was owed at the pause is still owed."""
+    flag = _flag(ports, by, why, expected="why the class is resumed")
+    ports.ledger.resume(job_class, flag)
     ports.log.event("resumed", job_class=job_class)
+    return flag
 
 
 def switch_webhook(ports: Ports, job_classes: Sequence[str], *, closed: bool, by: str, why: str) -> Flag:
     """Let the webhook admit runs of these classes or not, at once: a run that slips in is skipped by its tick."""
-    if not why.strip():
-        raise InvalidInput("reason", got="an empty string", expected="why the webhook is switched")
-    flag = Flag(by=by, why=why, at_ms=ports.clock.now_ms())
+    flag = _flag(ports, by, why, expected="why the webhook is switched")
     for job_class in job_classes:
         ports.ledger.switch_webhook(job_class, flag, closed=closed)
         ports.log.event("webhook_closed" if closed else "webhook_opened", job_class=job_class)
     return flag
+
+
+def _flag(ports: Ports, by: str, why: str, *, expected: str) -> Flag:
+    if not why.strip():
+        raise InvalidInput("reason", got="an empty string", expected=expected)
+    return Flag(by=by, why=why, at_ms=ports.clock.now_ms())
 
 
 def _wait_committed(ports: Ports, job_class: str, flag: Flag) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shared.core.runs import SCHEDULE, Run, minutes_to_look_at
+from shared.core.runs import SCHEDULE, Run, TickLine, minutes_to_look_at
 from shared.core.settings import ClassSettings, Schedule, Settings
 from shared.ports import Ports
 from shared.usecases.tick import CLAIM_MARGIN_MS, TickReport, TickRequest, run_tick
@@ -33,11 +33,13 @@ def pace(ports: Ports, settings: Settings, job_class: ClassSettings, request: Ti
     """Run the tick that was asked for. The schedule of a class that only the webhook drives asks for a repair."""
     repair = job_class.schedule is Schedule.REPAIR and request.source == SCHEDULE
     upstream = settings.upstream_of(job_class)
+    # Before our own tick adds its line: how far back to look is how long no tick has looked.
+    history = ports.ledger.read_control(job_class.name).history if job_class.webhook else ()
     own = run_tick(ports, job_class, upstream, replace(request, repair=repair))
     if not job_class.webhook or own.outcome in _NOT_OURS:
         return PaceReport(tick=own)
     executed: list[TickReport] = []
-    for number, run in enumerate(_open_runs(ports, settings, job_class)):
+    for number, run in enumerate(_open_runs(ports, settings, job_class, history)):
         if ports.clock.now_ms() >= request.deadline_ms - CLAIM_MARGIN_MS:
             break
         if number >= EXECUTED_AT_ONCE:
@@ -49,9 +51,9 @@ def pace(ports: Ports, settings: Settings, job_class: ClassSettings, request: Ti
     return PaceReport(tick=own, executed=tuple(executed))
 
 
-def _open_runs(ports: Ports, settings: Settings, job_class: ClassSettings) -> list[Run]:
+def _open_runs(ports: Ports, settings: Settings, job_class: ClassSettings, history: tuple[TickLine, ...]) -> list[Run]:
     minutes_ms = minutes_to_look_at(
-        ports.ledger.read_control(job_class.name).history,
+        history,
         now_ms=ports.clock.now_ms(),
         interval_s=job_class.tick_interval_s,
         max_age_s=settings.webhook.max_age_s,

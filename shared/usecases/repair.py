@@ -1,74 +1,99 @@
 """What an operator does about a dead job: try it again, skip it, or put another in its place (I5, I9).
 
 A dead job of an ordered class holds its match until one of these; then its successors go on, in order. Each change is
-fenced on (dead, epoch) as read, so of two operators one wins and the other is told.
+fenced on (dead, epoch) as read, so of two operators one wins and the other is told. The row keeps who it was and why.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace as with_changes
 from typing import Final
 
 from shared.core import lifecycle, ordering
+from shared.core.flags import Flag
 from shared.core.model import Created, Job, Lost, MatchChanged, Move, State, Won
 from shared.core.settings import ClassSettings
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
+from shared.usecases.admission import Admitted
 from shared.usecases.lines import end_and_pass_on
 
 _TRIES: Final = 5
 
 
-def retry(ports: Ports, job_id: str, *, nonce: str) -> None:
+def retry(ports: Ports, job_id: str, *, word: Flag, nonce: str) -> None:
     """Admit the row again, with fresh bounds; never the old message."""
-    job = _dead(ports, job_id)
-    _move(ports, lifecycle.retry(job, now_ms=ports.clock.now_ms(), nonce=nonce))
+    job = dead_job(ports, job_id)
+    _move(ports, lifecycle.retry(job, word=word, nonce=nonce))
+    ports.log.event("job_retried", job_class=job.job_class)
 
 
-def skip(ports: Ports, settings: ClassSettings, job_id: str, *, nonce: str) -> None:
+def skip(ports: Ports, settings: ClassSettings, job_id: str, *, word: Flag, nonce: str) -> None:
     """Give the job up; the next of its match waits for its tick."""
-    job = _dead(ports, job_id)
-    move = lifecycle.skip(job, nonce=nonce)
+    job = dead_job(ports, job_id)
+    move = lifecycle.skip(job, word=word, nonce=nonce)
     if not settings.ordered:
         _move(ports, move)
     elif isinstance(end_and_pass_on(ports, settings, move, job, nonce=nonce), Lost):
         raise _not_dead()
+    ports.log.event("job_skipped", job_class=job.job_class)
 
 
-def replace(ports: Ports, settings: ClassSettings, job_id: str, other: Job, *, nonce: str) -> None:
-    """Put `other` in the dead job's place. `other` must be of the same class and match, under a new id.
+def replace(ports: Ports, settings: ClassSettings, job_id: str, other: Admitted, *, word: Flag, nonce: str) -> None:
+    """Put `other` in the dead job's place. It must be of the same class and match, under a new id.
 
     Without an order there is no place: the new job is created, then the old one is marked. A crash in between leaves
     the old one dead, and the same command again finishes it.
     """
-    job = _dead(ports, job_id)
-    if (other.job_class, other.match_id) != (job.job_class, job.match_id):
-        raise InvalidInput("replacement", got="another class or match", expected="those of the dead job")
+    job = dead_job(ports, job_id)
+    check_replacement(job, other.job)
+    if other.body is not None:
+        ports.blobs.put_once(other.job.payload_key, other.body, content_type="application/json")
+    entering = with_changes(other.job, nonce=nonce, changed=word)
     if settings.ordered:
-        _replace_head(ports, job, other, nonce=nonce)
-    elif ports.ledger.create([other])[0] is Created.DIFFERENT:
+        _replace_head(ports, job, entering, word=word, nonce=nonce)
+    elif ports.ledger.create([entering])[0] is Created.DIFFERENT:
         raise _id_taken()
     else:
-        _move(ports, lifecycle.replace_by_another(job, nonce=nonce))
+        _move(ports, lifecycle.replace_by_another(job, word=word, nonce=nonce))
+    ports.log.event("job_replaced", job_class=job.job_class)
 
 
-def _replace_head(ports: Ports, job: Job, other: Job, *, nonce: str) -> None:
+def signed(ports: Ports, *, by: str, why: str) -> Flag:
+    """The word under a change. InvalidInput without a reason: whoever comes later reads it."""
+    if not why.strip():
+        raise InvalidInput("reason", got="an empty string", expected="why this is done")
+    return Flag(by=by, why=why.strip(), at_ms=ports.clock.now_ms())
+
+
+def dead_job(ports: Ports, job_id: str) -> Job:
+    """The row, if an operator may move it now. Raises `InvalidInput` otherwise."""
+    job = ports.ledger.read_job(job_id)
+    if job is None:
+        raise InvalidInput("JOB", got="an id that no row has", expected="the id of a dead job")
+    if job.state is not State.DEAD:
+        raise InvalidInput("JOB", got=f"a job that is not dead but {job.state.value}", expected="the id of a dead job")
+    return job
+
+
+def check_replacement(job: Job, other: Job) -> None:
+    if (other.job_class, other.match_id) != (job.job_class, job.match_id):
+        raise InvalidInput("replacement", got="another class or match", expected="those of the dead job")
+    if other.job_id == job.job_id:
+        raise _id_taken()
+
+
+def _replace_head(ports: Ports, job: Job, other: Job, *, word: Flag, nonce: str) -> None:
     for _ in range(_TRIES):
         if ports.ledger.read_job(other.job_id) is not None:
             raise _id_taken()
         match = ports.ledger.read_match(job.job_class, job.match_id)
-        result = ports.ledger.step_match(ordering.replace_head(match, job, other, nonce=nonce))
+        result = ports.ledger.step_match(ordering.replace_head(match, job, other, word=word, nonce=nonce))
         if isinstance(result, Lost):
             raise _not_dead()
         if not isinstance(result, MatchChanged):
             return
     raise LedgerUnavailable("the match is too busy")
-
-
-def _dead(ports: Ports, job_id: str) -> Job:
-    job = ports.ledger.read_job(job_id)
-    if job is None or job.state is not State.DEAD:
-        raise _not_dead()
-    return job
 
 
 def _move(ports: Ports, move: Move) -> None:
@@ -77,7 +102,7 @@ def _move(ports: Ports, move: Move) -> None:
 
 
 def _not_dead() -> InvalidInput:
-    return InvalidInput("job", got="a job that is not dead", expected="the id of a dead job")
+    return InvalidInput("JOB", got="a job that is not dead any more", expected="the id of a dead job")
 
 
 def _id_taken() -> InvalidInput:

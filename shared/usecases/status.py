@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.core.eta import DrainState, Eta, drain_eta
+from shared.core.flags import Flag
 from shared.core.model import LaneCounts
-from shared.core.runs import Control, Flag, TickLine
+from shared.core.runs import Control, TickLine
 from shared.core.settings import ClassSettings
 from shared.ports import Ports
 from shared.usecases.counting import count_inflight, count_rows

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shared.core.flags import Flag
 from shared.core.model import LaneCounts
-from shared.core.runs import Admission, Carry, Flag, RunKey, TakeResult, TickClose, TickLine, TickMemory
+from shared.core.runs import Admission, Carry, RunKey, TakeResult, TickClose, TickLine, TickMemory
 from shared.ports import Ledger
 from tests.contract.worlds import CLASS, NOW_MS
 

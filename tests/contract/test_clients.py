@@ -14,7 +14,18 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 from botocore.stub import Stubber
 
 from shared.aws import clients as module
-from shared.aws.clients import LEDGER, OBJECTS, ONCE, QUEUE, Clients, Patience, answered
+from shared.aws.clients import (
+    HASTY_LEDGER,
+    LEDGER,
+    OBJECTS,
+    ONCE,
+    QUEUE,
+    SECRETS,
+    TRIGGER,
+    Clients,
+    Patience,
+    answered,
+)
 from shared.aws.ledger import DynamoLedger
 from shared.aws.table import PAUSES_S, Table
 from shared.core.lifecycle import commit, finish
@@ -29,7 +40,7 @@ MOVE = finish(JOB, output=None, nonce="n")
 WITH_OUTPUT = commit(JOB, next_cursor="1", output=Output(cursor="", body="{}"), nonce="n")
 
 
-@pytest.mark.parametrize("patience", (LEDGER, ONCE, QUEUE, OBJECTS))
+@pytest.mark.parametrize("patience", (LEDGER, ONCE, QUEUE, OBJECTS, SECRETS, HASTY_LEDGER, TRIGGER))
 def test_no_call_outlives_the_margin_of_a_worker(patience: Patience) -> None:
     margin_s = ClassSettings(name="any", kind="any").chunk_margin_s
 

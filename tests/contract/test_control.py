@@ -31,6 +31,17 @@ def test_pause_and_halt_change_nothing_else(admitted: Ledger) -> None:
     assert replace(admitted.read_control(CLASS), version=before.version) == before
 
 
+def test_a_resume_ends_both_in_one_write_and_is_signed(admitted: Ledger) -> None:
+    admitted.set_pause(CLASS, FLAG)
+    admitted.set_halt(CLASS, FLAG)
+    before = admitted.read_control(CLASS)
+    admitted.resume(CLASS, replace(FLAG, why="it answers again"))
+
+    after = admitted.read_control(CLASS)
+    assert (after.pause, after.halt, after.admits) == (None, None, True)
+    assert (after.resumed, after.version) == (replace(FLAG, why="it answers again"), before.version + 1)
+
+
 def test_a_pause_survives_the_close_of_a_tick_that_began_before_it(admitted: Ledger) -> None:
     take(admitted)
     admitted.set_pause(CLASS, FLAG)
@@ -96,5 +107,5 @@ def test_takes_plans_and_closes_whose_answer_is_lost_are_ours(aws: AwsWorld) -> 
 
 @pytest.mark.e2e
 def test_an_admission_that_the_sdk_repeats_is_no_duplicate(emulator_world: AwsWorld) -> None:
-    with emulator_world.first_answer_lost("TransactWriteItems"):
+    with emulator_world.first_answer_lost("PutItem"):
         assert emulator_world.ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)

@@ -12,6 +12,7 @@ from shared.core.ordering import Turn
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.jobs import a_job, claim_of, nominee_of, shown, waiting, won
+from tests.contract.runs import FLAG
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
 
 MATCH_ID = a_job().match_id
@@ -118,7 +119,7 @@ def test_an_output_that_exists_is_a_cycle_and_moves_nobody(ledger: Ledger, head:
 
 def test_a_replacement_takes_the_dead_ones_number(ledger: Ledger, head: Job) -> None:
     dead = won(ledger.move(lifecycle.die(head, reason="job_failure", now_ms=NOW_MS, nonce="worker")))
-    step = ordering.replace_head(line(ledger), dead, a_job("other"), nonce="operator")
+    step = ordering.replace_head(line(ledger), dead, a_job("other"), word=FLAG, nonce="operator")
 
     assert ledger.step_match(step) == Stepped()
     assert ledger.job_id_at(line(ledger), 1) == "other"
@@ -126,6 +127,7 @@ def test_a_replacement_takes_the_dead_ones_number(ledger: Ledger, head: Job) -> 
     assert first is not None
     assert other is not None
     assert (first.state, other.state, other.seq) == (State.REPLACED, State.WAITING, 1)
+    assert first.changed == FLAG, "who replaced it, and why, stands on the row"
 
 
 def test_the_same_step_twice_is_made_once(ledger: Ledger, head: Job) -> None:

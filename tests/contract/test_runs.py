@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.runs import Busy, Carry, Control, Ended, Run, RunKey, RunState, Taken
 from shared.ports import Ledger
-from tests.contract.runs import CLOSE, KEY, NEXT, PLAN, UNTIL_MS, take
+from tests.contract.runs import CLOSE, FLAG, KEY, NEXT, PLAN, UNTIL_MS, take
 from tests.contract.worlds import CLASS, NOW_MS
 
 # -- admission
@@ -207,3 +207,49 @@ def test_a_lock_is_dropped_by_its_owner_and_the_run_stays_resumable(admitted: Le
     admitted.drop_lock(KEY, owner="one")
 
     assert take(admitted, owner="two") == Taken(planned=False)
+
+
+def test_a_run_that_could_do_nothing_closes_as_skipped_with_its_reason(admitted: Ledger) -> None:
+    take(admitted)
+    assert admitted.close_run(KEY, owner="one", close=replace(CLOSE, skipped="paused"))
+    assert admitted.close_run(KEY, owner="one", close=replace(CLOSE, skipped="paused"))  # its answer was lost
+    run = admitted.read_run(KEY)
+    assert run is not None
+    assert (run.state, run.reason, run.owner) == (RunState.SKIPPED, "paused", "one")
+    assert take(admitted, owner="two") == Ended()
+
+
+# -- open runs, repairs, the webhook's switch
+
+
+def test_the_open_runs_of_some_minutes_come_oldest_first(admitted: Ledger) -> None:
+    minutes = [NOW_MS + number * 60_000 for number in range(-200, 5)]  # more than one batch of keys
+    late = RunKey.of(CLASS, NOW_MS + 2 * 60_000)
+    assert admitted.admit_run(late, source="webhook", now_ms=NOW_MS)
+    assert admitted.admit_run(RunKey.of("thumbnail", NOW_MS), source="webhook", now_ms=NOW_MS)
+    take(admitted)  # owned, and nobody knows whether by the living
+    assert admitted.skip_run(NEXT, reason="overlap")
+    found = admitted.open_runs(CLASS, minutes_ms=minutes)
+    assert [(run.key, run.source, run.owner) for run in found] == [(KEY, "schedule", "one"), (late, "webhook", "")]
+    assert admitted.open_runs(CLASS, minutes_ms=[]) == []
+
+
+def test_a_repair_stands_beside_the_run_of_its_minute(ledger: Ledger) -> None:
+    repair = replace(KEY, repair=True)
+    assert ledger.admit_run(repair, source="schedule", now_ms=NOW_MS)
+    assert ledger.open_runs(CLASS, minutes_ms=[KEY.minute_ms]) == []
+    assert ledger.admit_run(KEY, source="webhook", now_ms=NOW_MS)
+    assert take(ledger, repair) == Taken(planned=False)
+    assert take(ledger, owner="two") == Busy(run_id=repair.run_id)
+    assert ledger.close_run(repair, owner="one", close=CLOSE)
+    assert take(ledger, owner="two") == Taken(planned=False)
+
+
+def test_the_webhooks_switch_says_who_closed_it_and_who_opened_it(admitted: Ledger) -> None:
+    before = admitted.read_control(CLASS)
+    admitted.switch_webhook(CLASS, FLAG, closed=True)
+    closed = admitted.read_control(CLASS)
+    assert replace(closed, version=before.version) == replace(before, webhook_closed=True, webhook_switched=FLAG)
+    admitted.switch_webhook(CLASS, replace(FLAG, why="rotated"), closed=False)
+    opened = admitted.read_control(CLASS)
+    assert (opened.webhook_closed, opened.webhook_switched) == (False, replace(FLAG, why="rotated"))

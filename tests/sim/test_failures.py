@@ -12,8 +12,8 @@ from ops.sim.faults import Die, FaultOn
 from ops.sim.upstream import UpstreamTruth
 from ops.sim.world import START_MS
 from shared.core import stats
+from shared.core.flags import Flag
 from shared.core.model import Job, State
-from shared.core.runs import Flag
 from shared.core.settings import Consequence, RetrySettings, Settings, UpstreamSettings
 from shared.errors import ObjectMissing, Refused
 from shared.kind import Chunk, ChunkContext

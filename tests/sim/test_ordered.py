@@ -10,13 +10,17 @@ import pytest
 
 from ops.sim.faults import CrashAt, FaultHook, When
 from ops.sim.sluice_world import SimSluice
+from ops.sim.world import START_MS
+from shared.core.flags import Flag
 from shared.core.model import Job, NewJob, State
 from shared.core.settings import RetrySettings
 from shared.errors import InvalidInput
 from shared.kind import Chunk, ChunkContext
 from shared.usecases import repair
+from shared.usecases.admission import Admitted
 from tests.sim.worlds import CLASS, HOUR_MS, FunctionKind, jobs, settings
 
+WORD = Flag(by="ada", why="looked at it", at_ms=START_MS)
 POISON = RetrySettings(max_attempts=2, base_delay_s=1.0, max_delay_s=2.0)
 
 
@@ -95,7 +99,7 @@ def held() -> SimSluice:
 
 def test_after_a_skip_the_successors_go_on_in_order() -> None:
     sluice = held()
-    sluice.command("skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", nonce="op"))
+    sluice.command("skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op"))
     assert sluice.drain(HOUR_MS)
     assert sluice.rows["j2"].state is State.SKIPPED
     assert [sluice.rows[job_id].state for job_id in ("j4", "j6")] == [State.DONE] * 2
@@ -105,7 +109,7 @@ def test_after_a_skip_the_successors_go_on_in_order() -> None:
 def test_after_a_retry_of_a_mended_job_it_and_its_successors_go_on_in_order() -> None:
     sluice = held()
     sluice.kinds[CLASS]._kind = poisoned()
-    sluice.command("retry", lambda: repair.retry(sluice.ports, "j2", nonce="op"))
+    sluice.command("retry", lambda: repair.retry(sluice.ports, "j2", word=WORD, nonce="op"))
     assert sluice.drain(HOUR_MS)
     assert sluice.report().done == 8
     assert_in_order(sluice)
@@ -115,7 +119,7 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
     sluice = held()
     other = Job(job_id="j2b", job_class=CLASS, match_id=sluice.rows["j2"].match_id, payload="{}", due_ms=0, nonce="op")
     job_class = sluice.settings.classes[CLASS]
-    sluice.command("replace", lambda: repair.replace(sluice.ports, job_class, "j2", other, nonce="op"))
+    sluice.command("replace", lambda: repair.replace(sluice.ports, job_class, "j2", Admitted(job=other, body=None), word=WORD, nonce="op"))
     assert sluice.drain(HOUR_MS)
     assert sluice.rows["j2"].state is State.REPLACED
     assert (sluice.rows["j2b"].seq, sluice.rows["j2b"].state) == (sluice.rows["j2"].seq, State.DONE)
@@ -124,9 +128,9 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
 
 def test_a_skipped_job_cannot_be_retried() -> None:
     sluice = held()
-    sluice.command("skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", nonce="op"))
+    sluice.command("skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op"))
     with pytest.raises(InvalidInput, match="a job that is not dead"):
-        sluice.command("retry", lambda: repair.retry(sluice.ports, "j2", nonce="op"))
+        sluice.command("retry", lambda: repair.retry(sluice.ports, "j2", word=WORD, nonce="op"))
 
 
 def test_a_match_of_1000_jobs_delays_no_other_match() -> None:

@@ -10,8 +10,8 @@ import pytest
 from ops.sim.faults import CrashOn, FaultOn, Stall, When
 from ops.sim.invocations import Invocation, Latency
 from ops.sim.world import START_MS
+from shared.core.flags import Flag
 from shared.core.model import State
-from shared.core.runs import Flag
 from shared.core.settings import RetrySettings
 from shared.errors import InvalidInput, UpstreamRejected
 from shared.usecases.lines import HANDOVER_LEASE_MS

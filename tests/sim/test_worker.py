@@ -10,8 +10,8 @@ from ops.sim.faults import Fail, FaultOn, Repeat, Stall, When
 from ops.sim.upstream import UpstreamTruth
 from ops.sim.world import START_MS
 from shared.core import stats
+from shared.core.flags import Flag
 from shared.core.model import Job, State
-from shared.core.runs import Flag
 from shared.errors import LedgerUnavailable, QueueUnavailable
 from shared.kind import Chunk, ChunkContext
 from tests.sim.worlds import CLASS, HOUR_MS, Bench, FunctionKind, jobs, settings

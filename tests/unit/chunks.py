@@ -33,6 +33,7 @@ class FakeContext:
     counted: Counter[str] = field(default_factory=Counter)
     bodies: list[Mapping[str, Any]] = field(default_factory=list)
     remaining_s: float = 60.0
+    idempotency_key: str = "j1:"
 
     def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         self.bodies.append(body)

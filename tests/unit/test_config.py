@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from shared.config import load_settings, parse_settings
-from shared.config_rules import CLASS, GENERAL, RETRY, UPSTREAM, Section
+from shared.config_rules import GENERAL, RETRY, UPSTREAM, Section
+from shared.config_triggers import CLASS, WEBHOOK
 from shared.core.model import Lane
 from shared.core.settings import ClassSettings, Consequence, RetrySettings, Settings, UpstreamSettings
 from shared.errors import ConfigError
@@ -75,9 +76,13 @@ def test_a_whole_number_serves_where_a_fraction_may_stand() -> None:
     assert isinstance(parse_settings(a_class("lateness_s = 20")).classes["replay_summary"].lateness_s, float)
 
 
-@pytest.mark.parametrize("section", [GENERAL, UPSTREAM, CLASS, RETRY], ids=lambda section: section.target.__name__)
+@pytest.mark.parametrize(
+    "section", [GENERAL, UPSTREAM, CLASS, RETRY, WEBHOOK], ids=lambda section: section.target.__name__
+)
 def test_every_field_of_the_settings_has_a_rule_and_every_rule_a_field(section: Section) -> None:
     tables = {"name", "upstreams", "classes", *section.inner}
+    # A class opens itself to the webhook with a key that the whole settings have a table of.
+    tables |= {"webhook"} if section is GENERAL else set()
 
     assert {field.name for field in dataclasses.fields(section.target)} - tables == set(section.rules)
 

@@ -31,6 +31,12 @@ def test_the_environment_is_read_from_what_is_handed_in() -> None:
     )
 
 
+def test_only_the_webhook_is_told_of_the_pacer_and_the_secret() -> None:
+    assert (read_environment(VARIABLES).pacer, read_environment(VARIABLES).secret) == ("", "")
+    found = read_environment({**VARIABLES, "SLUICE_PACER": "the-pacer", "SLUICE_SECRET": "arn:of:it"})
+    assert (found.pacer, found.secret) == ("the-pacer", "arn:of:it")
+
+
 def test_without_a_path_the_configuration_lies_beside_shared() -> None:
     found = read_environment(VARIABLES).config_path
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core import lifecycle, work_index
+from shared.core.flags import Flag
 from shared.core.model import (
     IndexFence,
     IndexKey,
@@ -24,6 +25,7 @@ from shared.core.model import (
 )
 
 NOW_MS = 1_800_000_000_000
+WORD = Flag(by="ada", why="looked at it", at_ms=NOW_MS)
 
 QUEUED = Job(
     job_id="j1",
@@ -63,9 +65,9 @@ DEAD = replace(QUEUED, state=State.DEAD, attempts=5, crashes=1, transport_deaths
 OTHER_MOVES: dict[str, tuple[Job, Move]] = {
     "hand_over": (BEHIND, lifecycle.hand_over(BEHIND, ended=QUEUED, lane=Lane.LIVE, now_ms=NOW_MS, nonce="n")),
     "promote": (BEHIND, lifecycle.promote(BEHIND, nonce="n")),
-    "retry": (DEAD, lifecycle.retry(DEAD, now_ms=NOW_MS, nonce="n")),
-    "skip": (DEAD, lifecycle.skip(DEAD, nonce="n")),
-    "replace": (DEAD, lifecycle.replace_by_another(DEAD, nonce="n")),
+    "retry": (DEAD, lifecycle.retry(DEAD, word=WORD, nonce="n")),
+    "skip": (DEAD, lifecycle.skip(DEAD, word=WORD, nonce="n")),
+    "replace": (DEAD, lifecycle.replace_by_another(DEAD, word=WORD, nonce="n")),
 }
 
 
@@ -117,6 +119,11 @@ def test_a_handed_over_head_is_claimed_in_the_finished_ones_place() -> None:
 def test_an_operators_retry_starts_with_fresh_bounds() -> None:
     result = after(*OTHER_MOVES["retry"])
     assert (result.attempts, result.crashes, result.transport_deaths, result.retried) == (0, 0, 0, True)
+
+
+@pytest.mark.parametrize("name", ["retry", "skip", "replace"])
+def test_an_operators_move_is_signed_on_the_row(name: str) -> None:
+    assert after(*OTHER_MOVES[name]).changed == WORD
 
 
 @pytest.mark.parametrize("name", ["mark", "unmark", "commit"])

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from shared.core import lifecycle, ordering
+from shared.core.flags import Flag
 from shared.core.model import Job, Lane, Match, State
 from shared.core.ordering import Turn
 
 NOW_MS = 1_800_000_000_000
+WORD = Flag(by="ada", why="looked at it", at_ms=NOW_MS)
 TURN = Turn(admits=True, now_ms=NOW_MS, live_window_s=300)
 LINE = Match(job_class="c", match_id="m", head_seq=3, tail_seq=5)
 HEAD = Job(
@@ -62,7 +64,7 @@ def test_the_next_head_is_handed_over_only_while_that_is_allowed(
 
 def test_a_skipped_heads_successor_waits_for_a_tick() -> None:
     dead = replace(HEAD, state=State.DEAD)
-    step = ordering.pass_on(LINE, lifecycle.skip(dead, nonce="n"), dead, NEXT, TURN, nonce="n")
+    step = ordering.pass_on(LINE, lifecycle.skip(dead, word=WORD, nonce="n"), dead, NEXT, TURN, nonce="n")
     assert lifecycle.after(NEXT, step.moves[1]).state is State.WAITING
 
 
@@ -89,6 +91,6 @@ def test_the_successors_lane_comes_from_its_own_due_time(age_s: int, retried: bo
 
 def test_a_replacement_takes_the_dead_ones_number_and_waits() -> None:
     dead = replace(HEAD, state=State.DEAD)
-    step = ordering.replace_head(LINE, dead, replace(NEXT, job_id="other", seq=0), nonce="n")
+    step = ordering.replace_head(LINE, dead, replace(NEXT, job_id="other", seq=0), word=WORD, nonce="n")
     assert step.enters is not None
     assert (step.enters.seq, step.enters.state, step.after) == (3, State.WAITING, LINE)
