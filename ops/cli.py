@@ -9,8 +9,10 @@ from typing import Any, Final
 import click
 
 from ops.access import AwsAccess
+from ops.commands.dead import dead
 from ops.commands.guard import guard
 from ops.commands.pause import pause
+from ops.commands.repair import replace, retry, skip
 from ops.commands.replay import replay
 from ops.commands.report import report
 from ops.commands.resume import resume
@@ -101,5 +103,5 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
         ctx.obj = AwsAccess(config=config, outputs=outputs, variables=os.environ)
 
 
-for command in (guard, pause, replay, report, resume, simulate, status, submit, webhook):
+for command in (dead, guard, pause, replace, replay, report, resume, retry, simulate, skip, status, submit, webhook):
     main.add_command(command)

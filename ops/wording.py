@@ -1,6 +1,8 @@
-"""How a failure reads on one line."""
+"""How things read: failures on one line, times, counts, and text that came from outside."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 from shared.errors import SluiceError
 
@@ -10,3 +12,27 @@ def said(error: SluiceError) -> str:
     text = str(error)
     sentence = text.removesuffix(error.detail).strip()
     return f"{sentence} ({error.detail})" if error.detail and sentence else text
+
+
+def plain(text: str) -> str:
+    """Text from outside as a terminal may show it: an id may hold any Unicode, and a terminal obeys some of it."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def moment(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: what a person plans with."""
+    whole = round(seconds)
+    for unit, size, smaller, small in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 job, 2 jobs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from shared.core.exchange import BatchAnswer, Delivery, IndexPage, Outgoing, Reservation
 from shared.core.flags import Flag
 from shared.core.model import (
     Created,
@@ -17,13 +18,12 @@ from shared.core.model import (
     Lane,
     Match,
     MatchStep,
-    Message,
     Move,
     MoveResult,
-    Nominee,
     Output,
     StepResult,
 )
+from shared.core.rate import Learned
 from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.settings import UpstreamSettings
 from shared.core.stats import StatsWindow
@@ -58,14 +58,6 @@ class Metrics(Protocol):
     def emit(self, job_class: str, values: Mapping[str, float]) -> None:
         """Publish one set of values under the one dimension `JobClass`. ValueError for a value that is not finite."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexPage:
-    """Up to a limit of nominees in index order. `resume` is None on the last page."""
-
-    nominees: tuple[Nominee, ...]
-    resume: str | None
 
 
 class Ledger(Protocol):
@@ -171,6 +163,14 @@ class Ledger(Protocol):
         """Let the webhook admit runs of the class or not; the flag says who wanted that, whichever it is."""
         ...
 
+    # -- the learned rate
+
+    def read_learned(self, upstream: str) -> Learned | None: ...
+
+    def store_learned(self, upstream: str, learned: Learned, *, before: Learned | None) -> bool:
+        """Replace what is stored if nobody has decided on a window since `before` was read (one decrease a window)."""
+        ...
+
     # -- stats
 
     def add_stats(self, job_class: str, *, window_ms: int, shard: int, counters: Mapping[str, int]) -> None:
@@ -180,35 +180,6 @@ class Ledger(Protocol):
     def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
         """The windows asked for, shards summed, in the order asked; a window nobody wrote to is empty."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """A message and the FIFO group that it belongs to."""
-
-    message: Message
-    group: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchAnswer:
-    """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
-
-    successful: frozenset[int]
-    failed: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One received message with what the queue says of it."""
-
-    message: Message
-    lane: Lane
-    group: str
-    message_id: str
-    receipt: str
-    receive_count: int
-    first_received_ms: int
 
 
 class WorkQueue(Protocol):
@@ -225,24 +196,6 @@ class WorkQueue(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
-    """Permits whose calls may start at `start_ms` and then every `spacing_ms`, fractions included."""
-
-    start_ms: float
-    spacing_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoRoom:
-    """Nothing was reserved: the first free slot, at `free_at_ms`, is later than asked for."""
-
-    free_at_ms: float
-
-
-Reservation: TypeAlias = Granted | NoRoom
-
-
 class Limiter(Protocol):
     def reserve(self, upstream: UpstreamSettings, *, calls: int, now_ms: int, latest_ms: int) -> Reservation:
         """Reserve `calls` consecutive permits whose first starts by `latest_ms`, or nothing. Atomic across workers."""
@@ -250,6 +203,10 @@ class Limiter(Protocol):
 
     def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
         """No permit starts before `until_ms`, for anyone. Never shortens an earlier hold."""
+        ...
+
+    def held_until_ms(self, upstream: UpstreamSettings) -> int:
+        """The end of the last hold, 0 before the first: what a permit that was reserved before it must still respect."""
         ...
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from ops.access import Access
 from ops.commands.choice import class_named
+from ops.wording import duration, moment
 from shared.core.eta import DrainState
 from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
 
@@ -111,17 +111,3 @@ def _details(each: ClassStatus) -> Iterable[tuple[str, str]]:
         yield "last tick", f"{duration(each.tick_age_s or 0)} ago: {admitted}"
     if each.ticks_missing:
         yield "warning", "ticks are missing: look at the schedule and the pacer's log"
-
-
-def moment(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def duration(seconds: float) -> str:
-    """Two units at most: what a person plans with."""
-    whole = round(seconds)
-    for unit, size, smaller, small in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // small
-            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"

@@ -12,7 +12,7 @@ from ops.sim.fifo import FifoQueue
 from ops.sim.invocations import Invocation, Outcome
 from ops.sim.memory_queue import MemoryQueue
 from ops.sim.world import World
-from shared.ports import Delivery
+from shared.core.exchange import Delivery
 
 WorkEntry: TypeAlias = Callable[[Sequence[Delivery], str, int], list[str]]
 """(deliveries, nonce, end_ms) -> the message ids that must come back."""

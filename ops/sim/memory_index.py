@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from shared.core.exchange import IndexPage
 from shared.core.model import IndexKey, Job, Nominee
-from shared.ports import IndexPage
 
 _Entry: TypeAlias = tuple[str, str]
 """(position, job id): the order within a partition."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ops.sim.memory_index import MemoryIndex, Staleness
 from ops.sim.memory_matches import MemoryMatches
+from ops.sim.memory_observations import MemoryObservations
 from ops.sim.memory_runs import MemoryRuns
+from shared.core.exchange import IndexPage
 from shared.core.flags import Flag
 from shared.core.lifecycle import after, place_of
 from shared.core.model import (
@@ -35,8 +37,6 @@ from shared.core.model import (
     same_work,
 )
 from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
-from shared.core.stats import StatsWindow
-from shared.ports import IndexPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Step:
     after: Job
 
 
-class MemoryLedger:
+class MemoryLedger(MemoryObservations):
     """`writes` counts write requests by kind (moves by their name, lost ones included), `reads` the others."""
 
     def __init__(
@@ -66,8 +66,7 @@ class MemoryLedger:
         self.rows: dict[str, Row] = {}
         self.states: Counter[State] = Counter()
         self.steps: list[Step] = []
-        self.writes: Counter[str] = Counter()
-        self.reads: Counter[str] = Counter()
+        super().__init__()
         self.lost: Counter[str] = Counter()
         self.on_step: Callable[[Step], None] | None = None
         self.on_new: Callable[[Job], None] | None = None
@@ -77,7 +76,6 @@ class MemoryLedger:
         self._index = MemoryIndex(now_ms, staleness)
         self._runs = MemoryRuns()
         self._matches = MemoryMatches()
-        self._stats: dict[tuple[str, int], Counter[str]] = {}
 
     @property
     def open_rows(self) -> int:
@@ -204,17 +202,6 @@ class MemoryLedger:
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         self.writes["switch_webhook"] += 1
         self._runs.put(replace(self._runs.control(job_class), webhook_closed=closed, webhook_switched=flag))
-
-    # -- stats
-
-    def add_stats(self, job_class: str, *, window_ms: int, shard: int, counters: Mapping[str, int]) -> None:
-        self.writes["add_stats"] += 1
-        self._stats.setdefault((job_class, window_ms), Counter()).update(counters)
-
-    def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
-        self.reads["read_stats"] += 1
-        found = ((start_ms, self._stats.get((job_class, start_ms), {})) for start_ms in windows_ms)
-        return [StatsWindow(start_ms=start_ms, counters=dict(counters)) for start_ms, counters in found]
 
     # -- what only tests and checkers ask
 

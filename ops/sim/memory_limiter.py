@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from shared.core.exchange import Granted, NoRoom, Reservation
 from shared.core.permits import Full, gcra_reserve, interval_us
 from shared.core.settings import UpstreamSettings
-from shared.ports import Granted, NoRoom, Reservation
 
 _MS: Final = 1000
 
@@ -17,6 +17,7 @@ class MemoryLimiter:
     def __init__(self) -> None:
         self.reserved: dict[str, int] = {}
         self._tats_us: dict[str, int] = {}
+        self._held_ms: dict[str, int] = {}
 
     def reserve(self, upstream: UpstreamSettings, *, calls: int, now_ms: int, latest_ms: int) -> Reservation:
         spacing_us = interval_us(upstream.limit_per_s)
@@ -39,3 +40,7 @@ class MemoryLimiter:
         tolerance_us = (upstream.burst_calls - 1) * interval_us(upstream.limit_per_s)
         held_us = until_ms * _MS + tolerance_us
         self._tats_us[upstream.name] = max(held_us, self._tats_us.get(upstream.name, held_us))
+        self._held_ms[upstream.name] = max(until_ms, self.held_until_ms(upstream))
+
+    def held_until_ms(self, upstream: UpstreamSettings) -> int:
+        return self._held_ms.get(upstream.name, 0)

@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from ops.sim.fifo import IN_FLIGHT_CAP, FifoQueue, Stored
+from shared.core.exchange import BatchAnswer, Delivery, Outgoing
 from shared.core.model import Lane, Message
 from shared.core.settings import ClassSettings, Settings
-from shared.ports import BatchAnswer, Delivery, Outgoing
 
 MAX_BATCH: Final = 10
 MAX_BATCH_BYTES: Final = 256 * 1024

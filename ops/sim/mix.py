@@ -19,9 +19,9 @@ from ops.sim.memory_queue import EntryFault
 from ops.sim.scenario import Event
 from ops.sim.sluice_world import SimSluice
 from ops.sim.upstream import UpstreamTruth
+from shared.core.exchange import Outgoing
 from shared.core.settings import Settings
 from shared.errors import LedgerUnavailable, QueueUnavailable, Retryable, StorageUnavailable, UpstreamFailed
-from shared.ports import Outgoing
 
 _ERRORS: Final[Mapping[str, type[Retryable]]] = {
     "ledger": LedgerUnavailable,

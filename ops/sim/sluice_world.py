@@ -25,11 +25,12 @@ from ops.sim.ports import GreenletParallel, SimLog, SimMetrics, VirtualClock, sw
 from ops.sim.report import Report, report_of
 from ops.sim.upstream import SimUpstream, UpstreamTruth
 from ops.sim.world import START_MS, World
+from shared.core.exchange import Delivery
 from shared.core.model import Job, Lane, NewJob
 from shared.core.settings import ClassSettings, Settings, UpstreamSettings
 from shared.errors import Retryable
 from shared.kind import Kind
-from shared.ports import Delivery, Ports
+from shared.ports import Ports
 from shared.usecases.dead_letter import read_dead_letters
 from shared.usecases.operate import pause, resume
 from shared.usecases.pace import pace

@@ -70,5 +70,10 @@ def upstream(name: str) -> Item:
     return _key(f"UPSTREAM#{name}", "UPSTREAM")
 
 
+def learned(upstream_name: str) -> Item:
+    """Beside the permits' item and not in it: that one is written for every call."""
+    return _key(f"UPSTREAM#{upstream_name}", "RATE")
+
+
 def _minute(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%dT%H:%MZ}"

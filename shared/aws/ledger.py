@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from shared.aws.ledger_matches import Matches
 from shared.aws.ledger_moves import Moves
+from shared.aws.ledger_rates import Rates
 from shared.aws.ledger_rows import Rows
 from shared.aws.ledger_runs import Runs
 from shared.aws.ledger_stats import Stats
 
 
-class DynamoLedger(Rows, Moves, Matches, Runs, Stats):
+class DynamoLedger(Rows, Moves, Matches, Runs, Rates, Stats):
     """One table, one object: `shared.ports.Ledger`."""

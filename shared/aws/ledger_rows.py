@@ -14,9 +14,9 @@ from shared.aws.items import item_of_job, job_of_item
 from shared.aws.keys import INDEX, PARTITION, POSITION, Item
 from shared.aws.paging import all_pages, batch_get, one_page
 from shared.aws.table import PAUSES_S, Table, Unmet
+from shared.core.exchange import IndexPage
 from shared.core.model import Created, IndexKey, Job, Nominee, Output, same_work
 from shared.errors import LedgerUnavailable
-from shared.ports import IndexPage
 
 ABSENT: Final = "attribute_not_exists(pk)"
 """no row ── INSERT ──▶ row: a second INSERT of the id, ours or another's, changes nothing."""

@@ -18,10 +18,10 @@ from typing import Final
 from shared.aws import keys
 from shared.aws.keys import Item
 from shared.aws.table import Answer, Table, Unmet, update_of
+from shared.core.exchange import Granted, NoRoom, Reservation
 from shared.core.permits import interval_us
 from shared.core.settings import UpstreamSettings
 from shared.errors import LedgerUnavailable
-from shared.ports import Granted, NoRoom, Reservation
 
 BUSY: Final = "#tat_us BETWEEN :was_now AND :was_last"
 """permits are reserved up to tat ── (another reserves: tat grows, we start later or not at all) ── ours follow on"""
@@ -31,6 +31,9 @@ IDLE: Final = "attribute_not_exists(#tat_us) OR #tat_us < :was_now"
 
 NOT_HELD_LONGER: Final = "attribute_not_exists(#tat_us) OR #tat_us < :new_tat_us"
 """hold until 12:00:30 ── (another's hold until 12:00:10 arrives late) ✗"""
+
+NO_LATER_HOLD: Final = "attribute_not_exists(#held_until_ms) OR #held_until_ms < :new_held_until_ms"
+"""the same, for permits that were reserved before the hold"""
 
 _TRIES: Final = 4
 _MS: Final = 1000
@@ -68,11 +71,17 @@ class DynamoLimiter:
         raise LedgerUnavailable("conflict")
 
     def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
+        """First the word to those who hold permits already, then the arrival time for those who come."""
+        key = keys.upstream(upstream.name)
+        held = {"held_until_ms": {"N": str(ceil(until_ms))}}
+        self._table.update(update_of(key, values=held, condition=NO_LATER_HOLD), once=True)
         tolerance_us = (upstream.burst_calls - 1) * interval_us(upstream.limit_per_s)
         tat = {"N": str(ceil(until_ms) * _MS + tolerance_us)}
-        self._table.update(
-            update_of(keys.upstream(upstream.name), values={"tat_us": tat}, condition=NOT_HELD_LONGER), once=True
-        )
+        self._table.update(update_of(key, values={"tat_us": tat}, condition=NOT_HELD_LONGER), once=True)
+
+    def held_until_ms(self, upstream: UpstreamSettings) -> int:
+        item = self._table.get(keys.upstream(upstream.name)) or {}
+        return int(item["held_until_ms"]["N"]) if "held_until_ms" in item else 0
 
     def _follow_on(self, name: str, cost_us: int, *, now_us: int, last_us: int) -> Answer:
         was = {"now": {"N": str(now_us)}, "last": {"N": str(last_us)}}

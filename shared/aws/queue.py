@@ -9,9 +9,9 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, code_of
+from shared.core.exchange import BatchAnswer, Delivery, Outgoing
 from shared.core.model import Lane, Message
 from shared.errors import InvalidInput, QueueUnavailable
-from shared.ports import BatchAnswer, Delivery, Outgoing
 
 _FIELDS: Final = ("job_id", "job_class", "cursor", "epoch", "copy")
 

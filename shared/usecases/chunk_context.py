@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from shared.core import stats
 from shared.core.batching import group_id
+from shared.core.exchange import NoRoom
 from shared.core.model import Job
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadPayload, PermitUnavailable
-from shared.ports import NoRoom, Ports
+from shared.ports import Ports
 from shared.usecases.lease import Lease
 from shared.usecases.tally import Tally
 
@@ -42,6 +43,7 @@ class WorkerContext:
         self._job = job
         self._calls = 0
         self._slots_ms: list[float] = []
+        self._waited = False
 
     @property
     def remaining_s(self) -> float:
@@ -67,31 +69,36 @@ class WorkerContext:
         if isinstance(answer, NoRoom):
             raise PermitUnavailable(int(answer.free_at_ms))
         self._slots_ms = [answer.start_ms + number * answer.spacing_ms for number in range(calls)]
+        self._waited = False
         self._sleep_until(self._slots_ms[0])
 
     def call_upstream(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._upstream is None:
             raise BadPayload("the class has no upstream")
-        self._await_slot()
+        self._await_slot(self._upstream)
         key = group_id(f"{self._job.job_id}:{self._job.cursor}:{self._calls}")
         self._calls += 1
         self._tally.add(stats.CALLS)
         timeout_s = min(self._upstream.timeout_s, max(0.1, self._lease.remaining_s))
         return self._ports.upstream.call(self._upstream, body, idempotency_key=key, timeout_s=timeout_s)
 
-    def _await_slot(self) -> None:
-        """Sleep until the next permit's slot; reserve another if there is none, or if its moment has passed."""
+    def _await_slot(self, upstream: UpstreamSettings) -> None:
+        """Sleep until the next permit's slot; reserve another if there is none, or if it is void."""
         while True:
             if not self._slots_ms:
                 self.reserve_permits(1, latest_ms=self._lease.deadline_ms - LEAST_CALL_MS)
             slot_ms = self._slots_ms.pop(0)
             self._sleep_until(slot_ms)
-            if self._ports.clock.now_ms() - slot_ms <= PERMIT_VOID_MS:
+            if self._ports.clock.now_ms() - slot_ms > PERMIT_VOID_MS:
+                continue
+            if not self._waited or self._ports.limiter.held_until_ms(upstream) <= self._ports.clock.now_ms():
                 return
+            self._slots_ms.clear()  # somebody was refused while we waited: the hold is for us too
 
     def _sleep_until(self, slot_ms: float) -> None:
         wait_ms = slot_ms - self._ports.clock.now_ms()
         if wait_ms > 0:
+            self._waited = True
             self._ports.clock.sleep(wait_ms / 1000)
 
     def read_blob(self, key: str, *, start: int, length: int) -> bytes:

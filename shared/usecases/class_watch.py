@@ -1,11 +1,13 @@
-"""What a worker wants to know of its class while it works: is it halted, and how long do chunks take. Read seldom."""
+"""What a worker wants to know while it works: is its class halted, how long do chunks take, how fast may it call."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
-from shared.core.settings import ClassSettings
+from shared.core.rate import rate_in_force
+from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.ports import Ports
 
 FRESH_MS: Final = 5_000
@@ -14,13 +16,14 @@ FRESH_MS: Final = 5_000
 class ClassWatch:
     """One per invocation; groups that run in parallel share it. The lock is never held across a port call."""
 
-    def __init__(self, ports: Ports, settings: ClassSettings) -> None:
+    def __init__(self, ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> None:
         self._ports = ports
         self._settings = settings
         self._lock = Lock()
         self._read_ms = -FRESH_MS
         self._halted = False
         self._p95_chunk_s = settings.declared_chunk_s
+        self._declared = self._upstream = upstream
 
     def halted(self) -> bool:
         """Workers give their jobs back at the next chunk."""
@@ -31,6 +34,11 @@ class ClassWatch:
         """As the last tick measured it; the declared time until then."""
         self._refresh()
         return self._p95_chunk_s
+
+    def upstream(self) -> UpstreamSettings | None:
+        """The upstream with the rate in force as its limit: the one number that pacer and permits share."""
+        self._refresh()
+        return self._upstream
 
     def _refresh(self) -> None:
         now_ms = self._ports.clock.now_ms()
@@ -43,3 +51,6 @@ class ClassWatch:
             self._halted = control.halt is not None
             if control.p95_chunk_ms is not None:
                 self._p95_chunk_s = control.p95_chunk_ms / 1000
+            if self._declared is not None:
+                learned = self._ports.ledger.read_learned(self._declared.name)
+                self._upstream = replace(self._declared, limit_per_s=rate_in_force(learned, self._declared))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.core import lifecycle, stats
+from shared.core.exchange import Delivery
 from shared.core.model import Won
 from shared.core.retry import backoff_s
 from shared.core.settings import ClassSettings
 from shared.errors import LedgerUnavailable
-from shared.ports import Delivery, Jitter, Ports
+from shared.ports import Jitter, Ports
 from shared.usecases.tally import Tally
 
 

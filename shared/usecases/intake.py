@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from shared.core.exchange import Delivery
 from shared.errors import InvalidInput
-from shared.ports import Delivery, Ports
+from shared.ports import Ports
 
 
 def readable(ports: Ports, records: Iterable[object], read: Callable[[object], Delivery]) -> list[Delivery]:

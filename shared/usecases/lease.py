@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from shared.core.exchange import Delivery
 from shared.core.settings import ClassSettings
-from shared.ports import Clock, Delivery, Ports
+from shared.ports import Clock, Ports
 
 LEASE_MARGIN_MS: Final = 2_000
 """Ends the lease before the visibility does: the clocks of the queue and of the worker differ a little."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shared.core import lifecycle, stats
+from shared.core.exchange import Delivery
 from shared.core.model import Job, Lost, Move, Output, OutputTaken, Won
 from shared.core.payloads import MAX_PAYLOAD_BYTES
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress
 from shared.kind import Chunk, Kind
-from shared.ports import Delivery, Jitter, Ports
+from shared.ports import Jitter, Ports
 from shared.usecases.chunk_context import WorkerContext
 from shared.usecases.class_watch import ClassWatch
 from shared.usecases.endings import ending_of, tell_everyone
@@ -130,7 +131,7 @@ class _Work:
     def _process(self, job: Job, *, fresh: bool) -> Chunk:
         run = self._run
         job = self._with_payload(job)
-        context = WorkerContext(run.ports, run.settings, run.upstream, self._lease, run.tally, job)
+        context = WorkerContext(run.ports, run.settings, run.watch.upstream(), self._lease, run.tally, job)
         context.reserve_permits(run.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
         self._check_lease()
         run.tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from shared.core.batching import batches, group_id
+from shared.core.exchange import Outgoing
 from shared.core.lifecycle import message_of
 from shared.core.model import Job, Lane
 from shared.errors import QueueUnavailable
-from shared.ports import Outgoing, Ports
+from shared.ports import Ports
 
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.2

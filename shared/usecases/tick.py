@@ -176,7 +176,7 @@ def _close(
     close = replace(_close_of(ports, seen, said), skipped=skipped)
     closed = ports.ledger.close_run(key, owner=request.nonce, close=close)
     if closed:
-        emit_tick(ports, settings, said, eta)
+        emit_tick(ports, settings, said, eta, seen.windows[:1])
     return TickReport(
         run_id=key.run_id,
         outcome="closed" if closed else "lost",

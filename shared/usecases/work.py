@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Sequence
 
 from shared.core import stats
+from shared.core.exchange import Delivery
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import QueueUnavailable
 from shared.kind import Kind
-from shared.ports import Delivery, Jitter, Ports
+from shared.ports import Jitter, Ports
 from shared.usecases.class_watch import ClassWatch
 from shared.usecases.message import Invocation, work_message
 from shared.usecases.tally import Tally
@@ -42,7 +43,7 @@ def work(
         end_ms=end_ms,
         jitter=jitter,
         tally=tally,
-        watch=ClassWatch(ports, settings),
+        watch=ClassWatch(ports, settings, upstream),
     )
     groups: dict[str, list[Delivery]] = {}
     for delivery in deliveries:

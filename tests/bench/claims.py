@@ -26,10 +26,10 @@ from shared.aws.wiring import Host, wire
 from shared.config import Environment
 from shared.core import lifecycle
 from shared.core.batching import group_id
+from shared.core.exchange import Outgoing
 from shared.core.model import Lane, Message, Nominee
 from shared.core.settings import ClassSettings, Settings
 from shared.core.stats import window_of
-from shared.ports import Outgoing
 from shared.usecases.counting import waiting_partitions
 from shared.usecases.tick import TickRequest, run_tick
 from tests.bench.endpoint import CLASS, ROWS

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ops.commands.status import duration
 from ops.sim.sluice_world import SimSluice
+from ops.wording import duration
 from shared.core.model import NewJob
 from tests.cli.world import CLASS, World, settings
 

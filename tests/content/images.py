@@ -23,7 +23,7 @@ def scene(number: int, size: tuple[int, int] = (1280, 720)) -> Image.Image:
     draw = ImageDraw.Draw(image)
     for layer in range(3):
         top = height * (0.45 + 0.15 * layer)
-        hills = [(0, height)]
+        hills: list[tuple[float, float]] = [(0, height)]
         hills += [(x, top + chance.randint(-height // 12, height // 12)) for x in range(0, width + 1, width // 8)]
         draw.polygon([*hills, (width, height)], fill=(30 + 20 * layer, 110 - 25 * layer, 50))
     for side in range(10):

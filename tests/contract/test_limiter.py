@@ -6,10 +6,11 @@ import random
 
 import pytest
 
+from shared.core.exchange import Granted, NoRoom, Reservation
 from shared.core.permits import Full, Reserved, gcra_reserve, interval_us
 from shared.core.settings import UpstreamSettings
 from shared.errors import LedgerUnavailable
-from shared.ports import Granted, Limiter, NoRoom, Reservation
+from shared.ports import Limiter
 from tests.contract.worlds import NOW_MS, AwsWorld
 
 TEN = UpstreamSettings(name="ten", endpoint="http://x", limit_per_s=10)

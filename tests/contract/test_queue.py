@@ -12,9 +12,9 @@ from botocore.stub import ANY, Stubber
 from shared.aws.clients import QUEUE, Clients
 from shared.aws.queue import SqsQueue, parse_delivery
 from shared.core.batching import group_id
+from shared.core.exchange import BatchAnswer, Outgoing
 from shared.core.model import Lane, Message
 from shared.errors import InvalidInput, QueueUnavailable
-from shared.ports import BatchAnswer, Outgoing
 from tests.contract.worlds import CLASS, AwsWorld, MemoryWorld, aws_client
 
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/sluice-replay-live.fifo"

@@ -23,9 +23,10 @@ from shared.aws.ledger import DynamoLedger
 from shared.aws.limiter import DynamoLimiter
 from shared.aws.queue import SqsQueue
 from shared.aws.table import Table
+from shared.core.exchange import Delivery
 from shared.core.model import Lane
 from shared.core.settings import ClassSettings, Settings
-from shared.ports import Blobs, Delivery, Ledger, Limiter, WorkQueue
+from shared.ports import Blobs, Ledger, Limiter, WorkQueue
 
 NOW_MS = 1_796_040_000_000
 """2026-11-30T12:00Z."""

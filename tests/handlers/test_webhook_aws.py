@@ -14,9 +14,12 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from functions.pacer import handler as pacer
 from functions.rotation import handler as rotation
 from functions.webhook import handler as entry
-from shared.aws import webhook_wiring, wiring
+from shared.aws import wiring
 from shared.aws.clients import Clients
 from shared.aws.ledger import DynamoLedger
+from shared.aws.log import JsonLog
+from shared.aws.runtime import SystemClock
+from shared.aws.secrets import SecretsManagerSecret
 from shared.aws.table import Table
 from shared.aws.webhook_wiring import open_door
 from shared.config import Environment, read_environment
@@ -89,7 +92,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         made = Aws()
         door = made.open()
         monkeypatch.setattr(entry, "door", lambda: door)
-        secret = webhook_wiring.SecretsManagerSecret(made.clients, SECRET)
+        secret = SecretsManagerSecret(made.clients, SECRET)
         monkeypatch.setattr(rotation, "rotation", lambda: (secret, door.ports.log))
         yield made
 
@@ -104,7 +107,7 @@ def ask(minute_ms: int, *, token: str = TOKEN, job_class: str = CLASS) -> tuple[
 
 @pytest.fixture
 def now_ms() -> int:
-    return wiring.SystemClock().now_ms()
+    return SystemClock().now_ms()
 
 
 # -- admission
@@ -262,8 +265,7 @@ def test_a_new_token_is_made_once_long_and_fit_for_a_header(
     aws: Aws, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     versions = Versions()
-    _, log = rotation.rotation()
-    monkeypatch.setattr(rotation, "rotation", lambda: (versions, log))
+    monkeypatch.setattr(rotation, "rotation", lambda: (versions, JsonLog("rotation")))
     for step in ("createSecret", "createSecret", "setSecret", "testSecret", "finishSecret"):
         rotation.handler({"Step": step, "SecretId": "x", "ClientRequestToken": "new"}, None)
     (made,) = versions.pending

@@ -9,11 +9,11 @@ import pytest
 from ops.sim.faults import Fail, FaultOn, Repeat, Stall, When
 from ops.sim.hosts import MappingFaults
 from shared.core import stats
+from shared.core.exchange import Delivery
 from shared.core.lifecycle import message_of
 from shared.core.model import Lane, Message, State
 from shared.core.settings import RetrySettings
 from shared.errors import LedgerUnavailable
-from shared.ports import Delivery
 from tests.sim.worlds import CLASS, HOUR_MS, Bench, jobs, settings
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ops.sim.fifo import RETENTION_MS, FifoQueue
 from ops.sim.memory_queue import EntryFault, MemoryQueue
+from shared.core.exchange import Delivery, Outgoing
 from shared.core.model import Lane, Message
 from shared.core.settings import ClassSettings, Settings
-from shared.ports import Delivery, Outgoing
 
 VISIBILITY_MS = 130_000
 MAX_RECEIVES = 6

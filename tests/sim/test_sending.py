@@ -9,9 +9,9 @@ import pytest
 
 from ops.sim.faults import Fail, FaultHook, FaultOn, When
 from ops.sim.memory_queue import EntryFault, EntryFaultHook
+from shared.core.exchange import Outgoing
 from shared.core.model import Lane, NewJob, State
 from shared.errors import QueueUnavailable
-from shared.ports import Outgoing
 from tests.sim.worlds import CLASS, TWENTY_A_TICK, Bench, jobs, settings
 
 

@@ -14,9 +14,9 @@ from ops.sim.memory_queue import MemoryQueue
 from ops.sim.ports import GreenletParallel, SimMetrics, VirtualClock, switching
 from ops.sim.sluice_world import SimSluice
 from ops.sim.world import START_MS, World
+from shared.core.exchange import Delivery, Outgoing
 from shared.core.model import Lane, Message, NewJob
 from shared.core.settings import ClassSettings, Settings, UpstreamSettings
-from shared.ports import Delivery, Outgoing
 
 
 class Store:

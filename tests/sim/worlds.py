@@ -13,12 +13,12 @@ from ops.sim.invocations import Invocation
 from ops.sim.memory_ledger import Step
 from ops.sim.sluice_world import SimSluice
 from ops.sim.world import START_MS
+from shared.core.exchange import Delivery
 from shared.core.model import Job, Lane, NewJob
 from shared.core.runs import Control, Run, TickLine
 from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings
 from shared.core.stats import window_of
 from shared.kind import Chunk, ChunkContext
-from shared.ports import Delivery
 from shared.usecases.dead_letter import read_dead_letters
 from shared.usecases.tick import TickReport, TickRequest, run_tick
 from shared.usecases.work import work

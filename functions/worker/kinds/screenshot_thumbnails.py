@@ -16,7 +16,7 @@ import io
 import json
 from typing import Any, Final
 
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.Image import DecompressionBombError, Resampling, Transpose
 
 from shared.core.model import Job
@@ -87,8 +87,6 @@ def _outcome(screenshot: str, name: str, context: ChunkContext) -> dict[str, Any
     """One line of the index. What the object store does wrong is raised: that says nothing about the image."""
     try:
         data = context.read_blob(screenshot, start=0, length=MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise Unusable(TOO_LARGE)
         body, (width, height) = thumbnail(data)
     except ObjectMissing:
         return {"screenshot": screenshot, "outcome": MISSING}
@@ -100,10 +98,11 @@ def _outcome(screenshot: str, name: str, context: ChunkContext) -> dict[str, Any
 
 def thumbnail(data: bytes) -> tuple[bytes, tuple[int, int]]:
     """A PNG that fits into the box, upright, and its size. Raises `Unusable`, and nothing else, whatever `data` is."""
+    if len(data) > MAX_FILE_BYTES:
+        raise Unusable(TOO_LARGE)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:  # known from the header: nothing is unpacked yet
-                raise Unusable(TOO_MANY_PIXELS)
+            _check_pixels(image)
             small = _small(image)
         encoded = io.BytesIO()
         small.save(encoded, "PNG", compress_level=6)
@@ -111,11 +110,17 @@ def thumbnail(data: bytes) -> tuple[bytes, tuple[int, int]]:
         raise
     except DecompressionBombError:
         raise Unusable(TOO_MANY_PIXELS) from None
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise Unusable(NOT_AN_IMAGE) from None
     except Exception:  # noqa: BLE001 - a decoder may raise anything for a broken file: OSError, SyntaxError, ...
         raise Unusable(BROKEN) from None
     return encoded.getvalue(), small.size
+
+
+def _check_pixels(image: Image.Image) -> None:
+    """By what the header says: nothing is unpacked yet."""
+    if image.width * image.height > MAX_PIXELS:
+        raise Unusable(TOO_MANY_PIXELS)
 
 
 def _small(image: Image.Image) -> Image.Image:

@@ -15,9 +15,9 @@ from ops.sim.memory_ledger import Step
 from ops.sim.sluice_world import SimSluice
 from ops.sim.upstream import UpstreamCall
 from ops.sim.world import START_MS
+from shared.core.exchange import Delivery
 from shared.core.model import Job, Message
 from shared.core.runs import RunKey, TickLine, TickMemory
-from shared.ports import Delivery
 from shared.usecases.tick import TickReport
 
 _MOST_KEPT: Final = 20

@@ -9,9 +9,9 @@ from typing import Final
 from ops.sim.checks.base import Checker
 from ops.sim.kinds import ChunkStart
 from ops.sim.memory_ledger import Step
+from shared.core.exchange import Delivery
 from shared.core.model import Job, State
 from shared.errors import Retryable
-from shared.ports import Delivery
 
 _ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
 _OWN_FAULTS: Final = frozenset({"no_progress", "bad_chunk"})

@@ -1,0 +1,162 @@
+"""`retry|skip|replace JOB`: an operator's word about a dead job."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ops.access import Access
+from ops.commands.choice import caller, class_named, signed
+from ops.submission.json_lines import fields_of
+from ops.submission.rows import new_job
+from ops.wording import counted, plain
+from shared.core.model import Job, State
+from shared.core.settings import ClassSettings
+from shared.errors import InvalidInput
+from shared.ports import Ports
+from shared.usecases import repair
+from shared.usecases.admission import Admitted, admit
+from shared.usecases.dead_rows import DeadRow, show_dead
+
+_LARGEST_DOCUMENT: Final = 4 * 1024 * 1024
+"""A payload of 1 MiB, written as wastefully as JSON allows, and ids."""
+
+_NO_WAY_BACK: Final = (
+    "undo: none, {what} is the end of a job. To have its work done after all, submit it under a new id:"
+    " python -m ops submit"
+)
+
+
+@click.command(short_help="Try a dead job again.")
+@click.argument("job_id", metavar="JOB")
+@signed
+@click.pass_obj
+def retry(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+    """Admit JOB again, with all its bounds fresh. It goes on behind its last finished chunk, in the recovery lane.
+
+    \b
+    Example
+      python -m ops retry replay-4711 --reason "the summary prompt was mended in 1.4.2"
+    """
+    case = _Case(access, job_id, reason, by)
+    if not dry_run:
+        repair.retry(case.ports, job_id, word=case.word, nonce=uuid.uuid4().hex)
+    row = case.row
+    lines = [f"  bounds: {counted(row.attempts, 'attempt')} and {row.crashes} crashes -> 0"]
+    if row.holds:
+        lines.append(f"  its match stays held until it ends: {counted(row.holds, 'job')} behind it")
+    undo = f"undo: none needed before a tick claims it; python -m ops pause {row.job_class} keeps every tick from that"
+    case.say(State.WAITING, [*lines, *case.waits(), f"  {undo}"], dry_run=dry_run, as_json=as_json)
+
+
+@click.command(short_help="Give a dead job up.")
+@click.argument("job_id", metavar="JOB")
+@signed
+@click.pass_obj
+def skip(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+    """End JOB as skipped. In an ordered class the next job of its match then waits for its tick.
+
+    \b
+    Example
+      python -m ops skip replay-4711 --reason "the guild was deleted"
+    """
+    case = _Case(access, job_id, reason, by)
+    if not dry_run:
+        repair.skip(case.ports, case.settings, job_id, word=case.word, nonce=uuid.uuid4().hex)
+    lines = [] if case.row.next_id is None else [f"  {plain(case.row.next_id)} is the next of its match", *case.waits()]
+    undo = _NO_WAY_BACK.format(what="a skip")
+    case.say(State.SKIPPED, [*lines, f"  {undo}"], dry_run=dry_run, as_json=as_json)
+
+
+@click.command(short_help="Put another job in a dead one's place.")
+@click.argument("job_id", metavar="JOB")
+@click.argument("new", metavar="NEW.json|-")
+@signed
+@click.pass_obj
+def replace(
+    access: Access, *, job_id: str, new: str, reason: str, by: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """End JOB as replaced by the job in NEW.json (- is standard input), which takes its place in its match.
+
+    The file is one JSON object as for `submit`: a new job_id and a payload. Class and match are those of JOB.
+
+    \b
+    Example
+      echo '{"job_id": "replay-4711-b", "payload": {"replay_key": "replays/4711-mended"}}' \\
+        | python -m ops replace replay-4711 - --reason "the replay was uploaded again"
+    """
+    document = _read(new)
+    case = _Case(access, job_id, reason, by)
+    job = repair.dead_job(case.ports, job_id)
+    other = _admitted(access, case.ports, job, document)
+    if not dry_run:
+        repair.replace(case.ports, case.settings, job_id, other, word=case.word, nonce=uuid.uuid4().hex)
+    name = plain(other.job.job_id)
+    place = f", place {job.seq} of its match" if case.settings.ordered else ""
+    undo = _NO_WAY_BACK.format(what="a replacement")
+    lines = [f"  {name}: new, waiting{place}", *case.waits(), f"  {undo}"]
+    case.say(State.REPLACED, lines, dry_run=dry_run, as_json=as_json, replacement=other.job.job_id)
+
+
+class _Case:
+    """The dead job as it was before, and the word about it."""
+
+    def __init__(self, access: Access, job_id: str, reason: str, by: str | None) -> None:
+        self.ports = access.ports()
+        self.word = repair.signed(self.ports, by=caller(by), why=reason)
+        self.settings: ClassSettings = class_named(
+            access.settings(), repair.dead_job(self.ports, job_id).job_class
+        )
+        self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
+
+    def waits(self) -> list[str]:
+        """When what waits now will be claimed."""
+        control = self.ports.ledger.read_control(self.settings.name)
+        flag = control.halt or control.pause
+        if flag is None:
+            return ["  a tick claims it when the budget allows"]
+        word = "halted" if control.halt else "paused"
+        return [f"  no tick claims it before a resume: the class is {word} by {flag.by}: {plain(flag.why)}"]
+
+    def say(self, state: State, lines: Sequence[str], *, dry_run: bool, as_json: bool, **more: Any) -> None:
+        if as_json:
+            change = {"job_id": self.row.job_id, "was": State.DEAD.value, "is": state.value, "changed": asdict(self.word)}
+            effects = [line.strip() for line in lines]
+            click.echo(json.dumps({"dry_run": dry_run, **change, **more, "effects": effects}, ensure_ascii=False))
+            return
+        if dry_run:
+            click.echo("Dry run, nothing was changed.")
+        who = f"by {self.word.by}: {plain(self.word.why)}"
+        click.echo("\n".join([f"{plain(self.row.job_id)}: dead -> {state.value}, {who}", *lines]))
+
+
+def _read(path: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read(_LARGEST_DOCUMENT + 1) if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        got = (error.strerror or "no answer").lower()
+        raise InvalidInput("NEW.json", got=got, expected="a file with one JSON object") from None
+    if len(raw) > _LARGEST_DOCUMENT:
+        raise InvalidInput("NEW.json", got="more than 4 MB", expected="one JSON object")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInput("NEW.json", got="bytes that are not UTF-8", expected="one JSON object") from None
+
+
+def _admitted(access: Access, ports: Ports, job: Job, document: str) -> Admitted:
+    """Judged as every submitted job is, and against the dead one, before anything is written."""
+    fields = {"job_class": job.job_class, "match_id": job.match_id} | fields_of(document)
+    fields.setdefault("priority", job.priority)
+    other = admit(new_job(fields, default_class=None), access.settings(), now_ms=ports.clock.now_ms())
+    repair.check_replacement(job, other.job)
+    if ports.ledger.read_job(other.job.job_id) is not None:
+        raise InvalidInput("replacement", got="an id that exists", expected="a new id")
+    return other

@@ -1,0 +1,63 @@
+"""What goes through the ports: index pages, messages on their way out and in, reservations of permits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shared.core.model import Lane, Message, Nominee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPage:
+    """Up to a limit of nominees in index order. `resume` is None on the last page."""
+
+    nominees: tuple[Nominee, ...]
+    resume: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message and the FIFO group that it belongs to."""
+
+    message: Message
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswer:
+    """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
+
+    successful: frozenset[int]
+    failed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One received message with what the queue says of it."""
+
+    message: Message
+    lane: Lane
+    group: str
+    message_id: str
+    receipt: str
+    receive_count: int
+    first_received_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """Permits whose calls may start at `start_ms` and then every `spacing_ms`, fractions included."""
+
+    start_ms: float
+    spacing_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRoom:
+    """Nothing was reserved: the first free slot, at `free_at_ms`, is later than asked for."""
+
+    free_at_ms: float
+
+
+Reservation: TypeAlias = Granted | NoRoom

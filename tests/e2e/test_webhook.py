@@ -1,0 +1,326 @@
+"""The deployed webhook on the emulator: real HTTP, real functions, real races, and the client as it is documented."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.local.deploy import deploy
+from ops.local.emulator import ROOT, Emulator
+from shared.aws.clients import Clients
+from shared.aws.wiring import wire
+from shared.config import load_settings, read_environment
+from shared.core.model import NewJob
+from shared.core.runs import WEBHOOK, Run, RunKey, RunState
+from shared.ports import Ledger, Ports
+from shared.usecases.submit import submit_jobs
+
+pytestmark = pytest.mark.e2e
+
+ALONE, BOTH = "document_classification", "replay_summary"
+RACERS = 50
+ROWS = 3
+CONFIG = f"""
+[sluice]
+pacer_timeout_s = 40
+
+[upstreams.nobody]
+endpoint = "http://127.0.0.1:9/"
+limit_per_s = 100.0
+timeout_s = 1.0
+
+[classes.{ALONE}]
+kind = "replay_summary"
+upstream = "nobody"
+upstream_share = 0.5
+webhook = true
+schedule = "repair"
+function_timeout_s = 20
+slots = 4
+
+[classes.{BOTH}]
+kind = "replay_summary"
+upstream = "nobody"
+upstream_share = 0.5
+webhook = true
+function_timeout_s = 20
+slots = 4
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """A deployment, its ports, and a caller outside."""
+
+    emulator: Emulator
+    outputs: dict[str, str]
+    ports: Ports
+    config: Path
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.ports.ledger
+
+    @property
+    def path(self) -> str:
+        api = self.outputs["WebhookUrl"].partition("://")[2].partition(".")[0]
+        return f"/_aws/execute-api/{api}/$default/drain-runs"  # the emulator's own form: its host name may not resolve
+
+    @property
+    def url(self) -> str:
+        return f"{self.emulator.endpoint}{self.path}"
+
+    def secret(self, stage: str = "AWSCURRENT") -> str:
+        found = self.emulator.client("secretsmanager").get_secret_value(
+            SecretId=self.outputs["WebhookSecret"], VersionStage=stage
+        )
+        return str(found["SecretString"])
+
+    def ask(
+        self, body: Any, *, token: str | None = None, method: str = "POST", content_type: str = "application/json"
+    ) -> tuple[int, Any, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.emulator.port, timeout=180)
+        text = body if isinstance(body, (str, bytes)) else json.dumps(body)
+        headers = {"content-type": content_type, "authorization": f"Bearer {self.secret() if token is None else token}"}
+        try:
+            connection.request(method, self.path, text, headers)
+            answer = connection.getresponse()
+            sent = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, json.loads(answer.read()), sent
+        finally:
+            connection.close()
+
+    def tick(self, job_class: str, minute_ms: int) -> Any:
+        """What the schedule does, waited for."""
+        event = {"job_class": job_class, "scheduled_at": iso(minute_ms)}
+        answer = self.emulator.client("lambda").invoke(
+            FunctionName=self.outputs["PacerName"], Payload=json.dumps(event).encode()
+        )
+        assert "FunctionError" not in answer, answer["Payload"].read()
+        return json.loads(answer["Payload"].read())
+
+    def ended(self, key: RunKey, *, timeout_s: float = 90) -> Run:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            run = self.ledger.read_run(key)
+            if run is not None and run.state in (RunState.CLOSED, RunState.SKIPPED):
+                return run
+            time.sleep(0.2)
+        raise AssertionError(f"{key.run_id} did not end")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    config = tmp_path_factory.mktemp("webhook") / "sluice.toml"
+    config.write_text(CONFIG)
+    with Emulator() as emulator:
+        outputs = dict(deploy(emulator, config))
+        environment = read_environment(
+            {
+                "SLUICE_TABLE": outputs["TableName"],
+                "SLUICE_BUCKET": outputs["BucketName"],
+                "SLUICE_QUEUES": outputs["QueueUrls"],
+            }
+        )
+        settings = load_settings(config)
+        ports = wire(environment, settings, clients=Clients(emulator.client)).ports
+        jobs = [
+            NewJob(job_id=f"{name}-{number}", job_class=name, match_id=f"m{number}", payload='{"replay_key": "none"}')
+            for name in (ALONE, BOTH)
+            for number in range(ROWS)
+        ]
+        submit_jobs(ports, settings, jobs)
+        yield Site(emulator=emulator, outputs=outputs, ports=ports, config=config)
+
+
+def iso(minute_ms: int) -> str:
+    return f"{datetime.fromtimestamp(minute_ms / 1000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def fresh_minute(site: Site, job_class: str) -> RunKey:
+    """A minute near now that has no run yet: the one before, this one, or the next one when it begins."""
+    while True:
+        now_ms = time.time_ns() // 1_000_000
+        for back_ms in (60_000, 0):
+            key = RunKey.of(job_class, now_ms - back_ms)
+            if site.ledger.read_run(key) is None:
+                return key
+        time.sleep(1)
+
+
+def body_of(key: RunKey) -> dict[str, str]:
+    return {"run_id": key.run_id, "scheduled_at": iso(key.minute_ms), "job_class": key.job_class}
+
+
+def test_the_status_table(site: Site) -> None:
+    key = fresh_minute(site, ALONE)
+    right, now_ms = body_of(key), time.time_ns() // 1_000_000
+    late, early = (body_of(RunKey.of(ALONE, now_ms + shift_ms)) for shift_ms in (-600_000, 600_000))
+    table = [
+        ("first", 202, site.ask(right)),
+        ("again", 202, site.ask(right)),
+        ("not JSON", 400, site.ask("{")),
+        ("another field", 400, site.ask(right | {"limit": 9})),
+        ("another's run id", 400, site.ask(right | {"run_id": "mine"})),
+        ("a closed class", 400, site.ask(right | {"job_class": "session_sweep"})),
+        ("wrong token", 401, site.ask(right, token="x" * 48)),
+        ("non-ASCII token", 401, site.ask(right, token="schl\u00fcssel")),
+        ("GET", 405, site.ask("", method="GET")),
+        ("ten minutes old", 409, site.ask(late)),
+        ("ten minutes ahead", 409, site.ask(early)),
+        ("4,097 bytes", 413, site.ask("x" * 4097)),
+        ("text/plain", 415, site.ask(right, content_type="text/plain")),
+    ]
+    for name, _, (status, answer, headers) in table:
+        extra = {each: headers[each] for each in ("allow", "www-authenticate") if each in headers}
+        print(f"{name:18} {status} {json.dumps(answer)} {extra or ''}")
+    assert [(name, status) for name, _, (status, _, _) in table] == [(name, expected) for name, expected, _ in table]
+    assert [answer[1].get("created") for _, _, answer in table[:2]] == [True, False]
+    assert all(headers["content-type"] == "application/json" for _, _, (_, _, headers) in table)
+    assert table[8][2][2]["allow"] == "POST"
+
+
+def test_fifty_at_once_are_one_run_that_is_executed_once(site: Site) -> None:
+    key, token = fresh_minute(site, ALONE), site.secret()
+    began = time.monotonic()
+    with ThreadPoolExecutor(RACERS) as pool:
+        answers = list(pool.map(lambda _: site.ask(body_of(key), token=token), range(RACERS)))
+    took_s = time.monotonic() - began
+    statuses = Counter(status for status, _, _ in answers)
+    created = sum(answer.get("created") is True for _, answer, _ in answers)
+    run = site.ended(key)
+    ticks = [line for line in site.ledger.read_control(ALONE).history if line.run_id == key.run_id]
+    print(
+        f"{RACERS} at once in {took_s:.1f} s: {dict(statuses)}, {created} created, run {run.state}, {len(ticks)} tick"
+    )
+    assert statuses == {202: RACERS}
+    assert created == 1
+    assert {answer["run_id"] for _, answer, _ in answers} == {key.run_id}
+    assert (run.source, len(ticks)) == (WEBHOOK, 1)
+
+
+def test_the_same_minute_from_schedule_and_webhook_is_one_run(site: Site) -> None:
+    key, token = fresh_minute(site, BOTH), site.secret()
+    with ThreadPoolExecutor(2) as pool:
+        scheduled = pool.submit(site.tick, BOTH, key.minute_ms)
+        asked = pool.submit(site.ask, body_of(key), token=token)
+    assert asked.result()[0] == 202
+    assert scheduled.result()["run_id"] == key.run_id
+    run = site.ended(key)
+    ticks = [line for line in site.ledger.read_control(BOTH).history if line.run_id == key.run_id]
+    print(f"schedule and webhook: {run.source} created it, {run.state}, {len(ticks)} tick")
+    assert len(ticks) == 1
+
+
+def test_a_run_whose_webhook_died_is_executed_by_the_repair_tick(site: Site) -> None:
+    key = fresh_minute(site, ALONE)
+    assert site.ledger.admit_run(key, source=WEBHOOK, now_ms=key.minute_ms)  # and nobody is asked for its tick
+    report = site.tick(ALONE, key.minute_ms)
+    print(f"repair: {report}")
+    assert report["run_id"] == f"{key.run_id}+repair"
+    assert site.ended(key).owner
+
+
+def test_the_secret_rotates_and_both_tokens_are_good(site: Site) -> None:
+    old, version = site.secret(), str(uuid.uuid4())
+    name, secrets = site.outputs["WebhookSecret"], site.emulator.client("secretsmanager")
+    # The emulator announces no version of its own accord; with a value there, the first step has nothing to do.
+    new = uuid.uuid4().hex
+    secrets.put_secret_value(SecretId=name, ClientRequestToken=version, SecretString=new, VersionStages=["AWSPENDING"])
+    functions = site.emulator.client("lambda")
+    (rotation,) = [
+        each["FunctionName"]
+        for each in functions.list_functions()["Functions"]
+        if each["Handler"] == "functions.rotation.handler.handler"
+    ]
+    for step in ("createSecret", "setSecret", "testSecret", "finishSecret"):
+        event = {"Step": step, "SecretId": name, "ClientRequestToken": version}
+        answer = functions.invoke(FunctionName=rotation, Payload=json.dumps(event).encode())
+        assert "FunctionError" not in answer, answer["Payload"].read()
+    assert (site.secret(), site.secret("AWSPREVIOUS")) == (new, old)
+    key = fresh_minute(site, ALONE)
+    time.sleep(10)  # the one look at the store in ten seconds
+    assert [site.ask(body_of(key), token=token)[0] for token in (new, old, "x" * 48)] == [202, 202, 401]
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not on the path")
+def test_the_documented_client_gets_its_run(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(site.secret() + "\n")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SLUICE_WEBHOOK_URL": site.url,
+        "SLUICE_JOB_CLASS": ALONE,
+        "SLUICE_WEBHOOK_TOKEN_FILE": str(tmp_path / "token"),
+    }
+    command = ["node", str(ROOT / "docs" / "clients" / "drain-run.mjs")]
+    for _ in range(2):
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        print(ended.stdout, end="")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    run_id = ended.stdout.partition(" ")[0]
+    minute = datetime.fromisoformat(run_id.partition("@")[2])
+    site.ended(RunKey.of(ALONE, round(minute.timestamp() * 1000)))
+
+
+def test_an_operator_closes_the_door_and_opens_it(site: Site, tmp_path: Path) -> None:
+    key, outputs = fresh_minute(site, ALONE), tmp_path / "outputs.json"
+    outputs.write_text(json.dumps({"Sluice": site.outputs}))
+
+    def ops(verb: str) -> None:
+        command = [sys.executable, "-m", "ops", "--config", str(site.config), "--outputs", str(outputs)]
+        environment = {**os.environ, **site.emulator.environment()}
+        subprocess.run([*command, "webhook", verb, "--reason", "test"], cwd=ROOT, env=environment, check=True)
+
+    ops("close")
+    status, answer, _ = site.ask(body_of(key))
+    ops("open")
+    assert (status, answer) == (409, {"accepted": False, "reason": "closed"})
+    assert site.ask(body_of(key))[0] == 202
+
+
+def test_without_schedule_and_webhook_no_run_appears_and_what_is_in_flight_is_acknowledged(site: Site) -> None:
+    scheduler = site.emulator.client("scheduler")
+    for schedule in scheduler.list_schedules()["Schedules"]:
+        found = scheduler.get_schedule(Name=schedule["Name"])
+        wanted = {name: found[name] for name in ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")}
+        scheduler.update_schedule(**wanted, State="DISABLED")
+    time.sleep(5)
+    before = runs(site)
+    time.sleep(70)  # a whole interval, and some
+    assert runs(site) == before
+    sqs = site.emulator.client("sqs")
+    for url in [url for lanes in json.loads(site.outputs["QueueUrls"]).values() for url in lanes.values()]:
+        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        left = [attributes[f"ApproximateNumberOfMessages{kind}"] for kind in ("", "NotVisible")]
+        assert left == ["0", "0"], url
+
+
+def runs(site: Site) -> set[str]:
+    pages = site.emulator.client("dynamodb").get_paginator("scan").paginate(TableName=site.outputs["TableName"])
+    return {item["pk"]["S"] for page in pages for item in page["Items"] if item["sk"]["S"] in ("RUN", "REPAIR")}
+
+
+def test_no_log_of_the_deployment_holds_a_token(site: Site) -> None:
+    logs, tokens = site.emulator.client("logs"), {site.secret(), site.secret("AWSPREVIOUS"), "x" * 48}
+    lines = [
+        event["message"]
+        for group in logs.describe_log_groups()["logGroups"]
+        for event in logs.filter_log_events(logGroupName=group["logGroupName"])["events"]
+    ]
+    assert any("webhook_accepted" in line for line in lines)
+    assert not [line for line in lines if any(token in line for token in tokens)]
