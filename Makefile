@@ -14,12 +14,12 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check sim e2e deploy clean
+.PHONY: help setup demo test check sim e2e bench deploy clean
 
 help:  ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/.stamp .emulator/.stamp node_modules/.stamp build/dependencies.stamp  ## Build all environments (the others do it themselves)
+setup: .venv/.stamp .emulator/.stamp node_modules/.stamp build/dependencies.stamp build/kinds.stamp  ## Build all environments (the others do it themselves)
 
 demo: setup  ## Drain a backlog of replays on the embedded emulator
 	$(BIN)/python -m ops.local.demo
@@ -41,6 +41,9 @@ sim: setup  ## Run SEEDS=5000 seeds of all faults at once, over all processors; 
 
 e2e: setup  ## Run the tests that need the emulator
 	$(BIN)/pytest -m e2e tests
+
+bench: setup  ## Run the tests that measure time
+	$(BIN)/pytest -m bench -s tests
 
 # What is deployed now says which classes it has; a first deployment has no outputs to ask: make deploy FIRST=1
 deploy: setup  ## Deploy to AWS, unless a class that goes still has rows
@@ -71,6 +74,19 @@ node_modules/.stamp: package.json package-lock.json
 build/dependencies.stamp: functions/requirements.txt .venv/.stamp
 	rm -rf $(DEPENDENCIES)
 	$(BIN)/$(PIP_INSTALL) --no-compile --target $(DEPENDENCIES) -r functions/requirements.txt
+	@touch $@
+
+# Kinds with dependencies of their own get them twice: compiled for Lambda's processor and C library (Python 3.11 there
+# has glibc 2.26, so manylinux2014 and nothing later), and for the emulator, which runs the functions on this machine.
+KIND_REQUIREMENTS := $(wildcard functions/worker/kinds/*.requirements.txt)
+LAMBDA_WHEELS := --platform manylinux2014_aarch64 --implementation cp --python-version 3.11 --only-binary=:all:
+
+build/kinds.stamp: $(KIND_REQUIREMENTS) .venv/.stamp .emulator/.stamp
+	rm -rf build/kinds
+	set -e; for file in $(KIND_REQUIREMENTS); do kind=$$(basename $$file .requirements.txt); \
+		$(BIN)/$(PIP_INSTALL) --no-compile --target build/kinds/lambda/$$kind $(LAMBDA_WHEELS) -r $$file; \
+		$(EMULATOR)/$(PIP_INSTALL) --no-compile --target build/kinds/host/$$kind -r $$file; \
+	done
 	@touch $@
 
 define build_environment

@@ -1,4 +1,5 @@
-"""The CDK app. `cdk synth -c config=<toml> -c name=<stack> -c stage=<suffix> -c ephemeral=true`, all of them optional.
+"""The CDK app. `cdk synth -c config=<toml> -c name=<stack> -c stage=<suffix> -c ephemeral=true -c platform=host`, all
+of them optional. `platform=host` is for functions that run on this machine, on the local emulator.
 
 No Docker, network, credentials or lookups: the stack knows neither account nor region until it is deployed.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 import aws_cdk as cdk
 from constructs import Node
 
-from infra.bundle import CONFIG_NAME, stage
+from infra.bundle import CONFIG_NAME, Platform, stage
 from infra.stack import SluiceStack
 from shared.config import load_settings
 from shared.errors import ConfigError
@@ -26,11 +27,13 @@ def build(app: cdk.App, *, root: Path = ROOT) -> int:
     try:
         config = root / _context(app.node, "config", CONFIG_NAME)
         ephemeral = _context(app.node, "ephemeral", "false", expected="true|false") == "true"
+        platform = Platform(_context(app.node, "platform", Platform.LAMBDA, expected="|".join(Platform)))
         stack_name = _stack_name(app.node)
         settings = load_settings(config)
         # CDK copies the assets when the stack is built, so the staged tree need not outlive this block.
         with tempfile.TemporaryDirectory(prefix="sluice-bundle-") as staging:
-            bundle = stage(root=root, config=config, into=Path(staging))
+            kinds = {each.kind for each in settings.classes.values()}
+            bundle = stage(root=root, config=config, into=Path(staging), kinds=kinds, platform=platform)
             SluiceStack(app, stack_name, settings=settings, bundle=bundle, ephemeral=ephemeral)
             app.synth()
     except ConfigError as error:

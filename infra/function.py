@@ -16,6 +16,9 @@ from infra.observability import function_log_group
 ENVIRONMENT_LIMIT_BYTES: Final = 4096
 """Lambda's bound on a function's environment, names and values together."""
 
+ARCHITECTURE: Final = lambda_.Architecture.ARM_64
+"""Cheaper than x86 for the same work. `make setup` stages the wheels of kinds for it, and infra.bundle checks them."""
+
 _LOG_ACTIONS: Final = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
@@ -25,6 +28,7 @@ class Shipment:
 
     code: lambda_.Code
     layer: lambda_.ILayerVersion
+    kind_layers: Mapping[str, lambda_.ILayerVersion]
     environment: Mapping[str, str]
     ephemeral: bool
 
@@ -33,7 +37,8 @@ class SluiceFunction(Construct):
     """A Lambda function.
 
     It has no reserved concurrency: a throttled delivery would burn the queue's receive count (TRAPS 10). The lanes'
-    MaximumConcurrency bounds it instead. `recursive` is for a function whose chain of continuations is the design.
+    MaximumConcurrency bounds it instead. `kind` is a worker's, whose dependencies it carries then. `recursive` is for a
+    function whose chain of continuations is the design.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class SluiceFunction(Construct):
         memory_mb: int,
         shipment: Shipment,
         environment: Mapping[str, str],
+        kind: str = "",
         recursive: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -56,9 +62,9 @@ class SluiceFunction(Construct):
             self,
             "Function",
             runtime=lambda_.Runtime.PYTHON_3_11,
-            architecture=lambda_.Architecture.ARM_64,
+            architecture=ARCHITECTURE,
             code=shipment.code,
-            layers=[shipment.layer],
+            layers=[shipment.layer, *(layer for name, layer in shipment.kind_layers.items() if name == kind)],
             handler=handler,
             timeout=Duration.seconds(timeout_s),
             memory_size=memory_mb,
@@ -73,3 +79,18 @@ class SluiceFunction(Construct):
         """Grant exactly these actions on exactly these resources; of a table, only rows with these partition keys."""
         only = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": sorted(keys)}} if keys else None
         self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=only))
+
+    def retry(self, *, times: int, max_age_s: int, lost_arn: str) -> None:
+        """Asynchronous invocations that fail are repeated and then lie with the lost, which takes a grant."""
+        asynchronous = lambda_.CfnEventInvokeConfig(
+            self,
+            "Asynchronous",
+            function_name=self.function.function_name,
+            qualifier="$LATEST",
+            maximum_event_age_in_seconds=max_age_s,
+            maximum_retry_attempts=times,
+            destination_config=lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=lost_arn)
+            ),
+        )
+        asynchronous.node.add_dependency(self.role)

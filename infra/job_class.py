@@ -89,6 +89,7 @@ class JobClass(Construct):
             memory_mb=self.settings.memory_mb,
             shipment=shipment,
             environment=environment,
+            kind=self.settings.kind,
             recursive=True,
         )
 

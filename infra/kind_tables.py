@@ -21,6 +21,7 @@ class KindTable:
 
 
 KIND_TABLES: Final[Mapping[str, KindTable]] = {
+    "guild_weekly_report": KindTable(option="matches_table", actions=("dynamodb:Query",)),
     "session_sweep": KindTable(option="sessions_table", actions=("dynamodb:Scan", "dynamodb:DeleteItem")),
 }
 """A kind that works on a table of its own has a line here: this is all that its file cannot say for itself."""

@@ -6,21 +6,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import aws_cdk as cdk
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.ledger import removal
+from infra.ledger import pin, removal
 
 LOG_RETENTION: Final = logs.RetentionDays.ONE_MONTH
 LOG_LEVEL: Final = "INFO"
 
+RUNBOOK: Final = "docs/runbook.md"
+
+AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+ABOVE: Final = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+BELOW: Final = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+
+# What a period without a data point means, decided for each alarm: the default (INSUFFICIENT_DATA) tells nobody.
+GOOD: Final = cloudwatch.TreatMissingData.NOT_BREACHING
+BAD: Final = cloudwatch.TreatMissingData.BREACHING
+AS_BEFORE: Final = cloudwatch.TreatMissingData.IGNORE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmSpec:
-    """One row of the alarm table. `means` is what a person reads at 3 a.m.: what happened, and what to do first."""
+    """One row of the alarm table. `means` is what a person reads at 3 a.m.: what happened, and what to do first.
+
+    `runbook` is a heading of docs/runbook.md. Plain metrics only: an alarm on metric math works in few places but AWS.
+    """
 
     name: str
     metric: cloudwatch.IMetric
@@ -30,6 +48,7 @@ class AlarmSpec:
     of_periods: int
     missing: cloudwatch.TreatMissingData
     means: str
+    runbook: str
 
 
 def function_log_group(scope: Construct, *, ephemeral: bool) -> logs.LogGroup:
@@ -37,7 +56,7 @@ def function_log_group(scope: Construct, *, ephemeral: bool) -> logs.LogGroup:
     return logs.LogGroup(scope, "Logs", retention=LOG_RETENTION, removal_policy=removal(ephemeral))
 
 
-def messages_visible(name: str, queue: sqs.IQueue, *, means: str) -> AlarmSpec:
+def messages_visible(name: str, queue: sqs.IQueue, *, means: str, runbook: str) -> AlarmSpec:
     """At least one message lies in a queue that should be empty.
 
     SQS publishes nothing for a queue that was idle for six hours: missing data means empty, so it is not breaching.
@@ -47,21 +66,24 @@ def messages_visible(name: str, queue: sqs.IQueue, *, means: str) -> AlarmSpec:
         name=name,
         metric=metric,
         threshold=1,
-        comparison=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        comparison=AT_LEAST,
         periods=1,
         of_periods=1,
-        missing=cloudwatch.TreatMissingData.NOT_BREACHING,
+        missing=GOOD,
         means=means,
+        runbook=runbook,
     )
 
 
 class Alarms(Construct):
-    """The alarm table, carried out."""
+    """The alarm table, carried out, and the one topic that hears of each alarm's beginning and end."""
 
     def __init__(self, scope: Construct, construct_id: str, *, table: Iterable[AlarmSpec]) -> None:
         super().__init__(scope, construct_id)
+        self.topic = self._topic()
+        self.alarms: list[cloudwatch.Alarm] = []
         for spec in table:
-            cloudwatch.Alarm(
+            alarm = cloudwatch.Alarm(
                 self,
                 spec.name,
                 metric=spec.metric,
@@ -70,5 +92,28 @@ class Alarms(Construct):
                 datapoints_to_alarm=spec.periods,
                 evaluation_periods=spec.of_periods,
                 treat_missing_data=spec.missing,
-                alarm_description=spec.means,
+                alarm_description=f"{spec.means} {RUNBOOK}#{spec.runbook.lower()}",
             )
+            told = actions.SnsAction(self.topic)
+            alarm.add_alarm_action(told)
+            alarm.add_ok_action(told)
+            self.alarms.append(alarm)
+
+    def _topic(self) -> sns.Topic:
+        """Subscriptions are made outside (people change more often than stacks), so its logical id is pinned.
+
+        Not encrypted with the AWS-managed key, under which CloudWatch may not publish; its messages name a class and a
+        number. A policy of our own replaces the default one, and so has to let this account's alarms in.
+        """
+        topic = sns.Topic(self, "Topic", enforce_ssl=True)
+        pin(topic, "AlarmTopic")
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AlarmsOfThisAccount",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
+            )
+        )
+        return topic

@@ -12,20 +12,24 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.bundle import Bundle
-from infra.function import ENVIRONMENT_LIMIT_BYTES, Shipment, SluiceFunction
+from infra.class_alarms import class_alarms
+from infra.dashboard import Dashboard
+from infra.function import ARCHITECTURE, Shipment, SluiceFunction
 from infra.job_class import (
     DEAD_LETTER_TIMEOUT_S,
     RETENTION_DAYS,
     JobClass,
-    class_faults,
     class_id,
     two_ticks_s,
 )
 from infra.kind_tables import KIND_TABLES
 from infra.ledger import Ledger, Payloads, pin, removal
+from infra.model_arns import model_arns
 from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, messages_visible
+from infra.producers import Producers
+from infra.stack_faults import stack_faults
 from infra.webhook import Webhook, webhook_alarms
-from shared.core.settings import ClassSettings, Settings
+from shared.core.settings import ProducerSettings, Settings
 from shared.errors import ConfigError
 
 # What the use cases behind each handler call. A transaction needs the permissions of its parts and has none of its own.
@@ -43,6 +47,10 @@ CONSUME: Final = (
     "sqs:GetQueueAttributes",
 )
 OBJECTS: Final = ("s3:GetObject", "s3:PutObject")
+SUBMIT_ROWS: Final = ("dynamodb:PartiQLInsert", *TICK_ROWS)
+SUBMIT_OBJECTS: Final = ("s3:PutObject",)
+LIST_GUILDS: Final = ("dynamodb:Scan",)
+CONVERSE: Final = ("bedrock:InvokeModel",)
 # Or S3 answers 403 for an object that does not exist, which is a job's failure and no fault of the permissions.
 MISSING_OBJECTS: Final = ("s3:ListBucket",)
 INVOKE: Final = ("lambda:InvokeFunction",)
@@ -59,9 +67,6 @@ ROTATE: Final = (
 PACER_RETRIES: Final = 2
 DEAD_LETTER_MEMORY_MB: Final = 256
 _ASYNC_MAX_AGE_S: Final = 21_600
-_OTHER_ENVIRONMENT_BYTES: Final = 512
-_QUEUE_NAME_MAX: Final = 80
-_QUEUE_URL_PREFIX_MAX: Final = len("https://sqs.ap-southeast-99.amazonaws.com.cn/123456789012/")
 
 
 class SluiceStack(cdk.Stack):
@@ -94,7 +99,10 @@ class SluiceStack(cdk.Stack):
             self._worker(job_class)
         if settings.webhook_classes:
             self._webhook(pacer)
-        Alarms(self, "Alarms", table=self._alarm_table())
+        self._producers = self._produce() if settings.producers != ProducerSettings() else None
+        alarms = Alarms(self, "Alarms", table=self._alarm_table())
+        Dashboard(self, "Dashboard", settings=self._settings, alarms=alarms.alarms)
+        cdk.CfnOutput(self, "AlarmTopicArn", value=alarms.topic.topic_arn)
         self._outputs(pacer)
 
     def _ship(self, bundle: Bundle) -> Shipment:
@@ -106,6 +114,7 @@ class SluiceStack(cdk.Stack):
                 code=lambda_.Code.from_asset(str(bundle.layer)),
                 compatible_runtimes=[lambda_.Runtime.PYTHON_3_11],
             ),
+            kind_layers={kind: self._kind_layer(kind, bundle) for kind in bundle.kind_layers},
             environment={
                 "SLUICE_TABLE": self._ledger.table.table_name,
                 "SLUICE_BUCKET": self._payloads.bucket.bucket_name,
@@ -113,6 +122,15 @@ class SluiceStack(cdk.Stack):
                 "POWERTOOLS_LOG_LEVEL": LOG_LEVEL,
             },
             ephemeral=self._ephemeral,
+        )
+
+    def _kind_layer(self, kind: str, bundle: Bundle) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            f"{class_id(kind)}Dependencies",
+            code=lambda_.Code.from_asset(str(bundle.kind_layers[kind])),
+            compatible_runtimes=[lambda_.Runtime.PYTHON_3_11],
+            compatible_architectures=[ARCHITECTURE],
         )
 
     def _queues_json(self, classes: Iterable[JobClass]) -> str:
@@ -148,18 +166,11 @@ class SluiceStack(cdk.Stack):
         pacer.allow(SEND + MEASURE, *queue_arns)
         pacer.allow(SEND, self._lost_ticks.queue_arn)
         shortest_tick_s = min(job_class.settings.tick_interval_s for job_class in self._classes)
-        asynchronous = lambda_.CfnEventInvokeConfig(
-            pacer,
-            "Asynchronous",
-            function_name=pacer.function.function_name,
-            qualifier="$LATEST",
-            maximum_event_age_in_seconds=min(two_ticks_s(shortest_tick_s), _ASYNC_MAX_AGE_S),
-            maximum_retry_attempts=PACER_RETRIES,
-            destination_config=lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
-                on_failure=lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=self._lost_ticks.queue_arn)
-            ),
+        pacer.retry(
+            times=PACER_RETRIES,
+            max_age_s=min(two_ticks_s(shortest_tick_s), _ASYNC_MAX_AGE_S),
+            lost_arn=self._lost_ticks.queue_arn,
         )
-        asynchronous.node.add_dependency(pacer.role)
         return pacer
 
     def _schedule(self, pacer: SluiceFunction) -> None:
@@ -202,7 +213,22 @@ class SluiceStack(cdk.Stack):
         worker.allow(MISSING_OBJECTS, self._payloads.bucket.bucket_arn)
         if table := KIND_TABLES.get(job_class.settings.kind):
             worker.allow(table.actions, self._table_arn(job_class.settings.options[table.option]))
+        if arns := model_arns(self, self._settings.upstream_of(job_class.settings)):
+            worker.allow(CONVERSE, *arns)
         job_class.feed(worker)
+
+    def _produce(self) -> Producers:
+        producers = Producers(
+            self, "Producers", settings=self._settings.producers, shipment=self._shipment, ephemeral=self._ephemeral
+        )
+        for function in producers.functions:
+            function.allow(SUBMIT_ROWS, self._ledger.rows_arn)
+            function.allow(SUBMIT_OBJECTS, self._payloads.bucket.arn_for_objects("payloads/*"))
+            function.allow(SEND, producers.lost.queue_arn)
+        if producers.scheduled and (reports := self._settings.producers.guild_reports):
+            producers.scheduled.allow(LIST_GUILDS, self._table_arn(reports.guilds_table))
+        producers.start()
+        return producers
 
     def _webhook(self, pacer: SluiceFunction) -> None:
         """Whoever takes over the door can admit runs of the open classes, which a tick then paces, and nothing else."""
@@ -231,6 +257,7 @@ class SluiceStack(cdk.Stack):
                 "LostTicks",
                 self._lost_ticks,
                 means="A tick did not reach the pacer or failed there. Read the message, then the pacer's log.",
+                runbook="LostTicks",
             )
         ]
         for job_class in self._classes:
@@ -240,10 +267,13 @@ class SluiceStack(cdk.Stack):
                     " or is throttled. Read the worker's log, then the dead-letter reader's."
                 )
                 name = f"{job_class.node.id}{lane.capitalize()}DeadLetters"
-                table.append(messages_visible(name, lane_queue.dead_letters, means=means))
+                table.append(messages_visible(name, lane_queue.dead_letters, means=means, runbook="DeadLetters"))
+            settings = job_class.settings
+            upstream = self._settings.upstream_of(settings)
+            table += class_alarms(job_class.node.id, settings, upstream, namespace=self._settings.namespace)
         if self._settings.webhook_classes:
             table += webhook_alarms(self._settings)
-        return table
+        return table if self._producers is None else [*table, self._producers.alarm()]
 
     def _outputs(self, pacer: SluiceFunction) -> None:
         """What `ops` needs to find its way."""
@@ -251,35 +281,3 @@ class SluiceStack(cdk.Stack):
         cdk.CfnOutput(self, "BucketName", value=self._payloads.bucket.bucket_name)
         cdk.CfnOutput(self, "PacerName", value=pacer.function.function_name)
         cdk.CfnOutput(self, "QueueUrls", value=self._queues_json(self._classes))
-
-
-def stack_faults(settings: Settings, *, stack_name: str) -> list[str]:
-    """What AWS would refuse half-way through a deployment, or what would break one later."""
-    faults = [fault for each in settings.classes.values() for fault in class_faults(each)]
-    if not settings.classes:
-        faults.append("classes: got none, expected at least one job class")
-    first: dict[str, str] = {}
-    for name in sorted(settings.classes):
-        other = first.setdefault(class_id(name), name)
-        if other != name:
-            faults.append(
-                f"classes.{name}: got the resource name of classes.{other} ({class_id(name)}), expected its own"
-            )
-    size = _queues_bytes(settings.classes.values(), stack_name=stack_name)
-    limit = ENVIRONMENT_LIMIT_BYTES - _OTHER_ENVIRONMENT_BYTES
-    if size > limit:
-        faults.append(
-            f"classes: got {len(settings.classes)}, whose queue URLs take up to {size} bytes of the pacer's"
-            f" environment, expected at most {limit}: split them over two stacks"
-        )
-    return faults
-
-
-def _queues_bytes(classes: Iterable[ClassSettings], *, stack_name: str) -> int:
-    """An upper bound for SLUICE_QUEUES: the URLs are only known at deployment, CloudFormation names the queues."""
-    total = 0
-    for each in classes:
-        name_bytes = len(f"{stack_name}-{class_id(each.name)}RecoveryQueue-") + 13 + len(".fifo")
-        url_bytes = _QUEUE_URL_PREFIX_MAX + min(name_bytes, _QUEUE_NAME_MAX)
-        total += len(each.name) + len('"":{"live":"","recovery":""},') + 2 * url_bytes
-    return total

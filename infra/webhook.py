@@ -24,7 +24,7 @@ from shared.core.settings import Schedule, Settings, WebhookSettings
 
 PATH: Final = "/drain-runs"
 INTEGRATION_TIMEOUT_MS: Final = 10_000
-DOOR_TIMEOUT_S: Final = 15
+DOOR_TIMEOUT_S: Final = 20
 """Longer than the integration's: the gateway then gives the answer, and a write under way is not cut off."""
 
 MEMORY_MB: Final = 512
@@ -212,6 +212,7 @@ def _refusals(settings: Settings, name: str, *, metric: str, at_least: int, mean
         of_periods=1,
         missing=cloudwatch.TreatMissingData.NOT_BREACHING,
         means=means,
+        runbook=name,
     )
 
 
@@ -227,6 +228,7 @@ def _silence(settings: Settings, name: str) -> AlarmSpec:
         missing=cloudwatch.TreatMissingData.BREACHING,
         means=f"No run of {name} was asked for in {SILENT_MINUTES} minutes, and nothing else admits any. Look at the"
         " external clock, then at the webhook's refusals.",
+        runbook="WebhookSilent",
     )
 
 

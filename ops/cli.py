@@ -10,8 +10,9 @@ import click
 
 from ops.access import AwsAccess
 from ops.commands.dead import dead
+from ops.commands.explain import explain
 from ops.commands.guard import guard
-from ops.commands.pause import pause
+from ops.commands.pause import halt, pause
 from ops.commands.repair import replace, retry, skip
 from ops.commands.replay import replay
 from ops.commands.report import report
@@ -19,6 +20,7 @@ from ops.commands.resume import resume
 from ops.commands.simulate import simulate
 from ops.commands.status import status
 from ops.commands.submit import submit
+from ops.commands.watch import watch
 from ops.commands.webhook import webhook
 from ops.wording import said
 from shared.errors import ConfigError, InvalidInput, Retryable, SluiceError
@@ -103,5 +105,22 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
         ctx.obj = AwsAccess(config=config, outputs=outputs, variables=os.environ)
 
 
-for command in (dead, guard, pause, replace, replay, report, resume, retry, simulate, skip, status, submit, webhook):
+for command in (
+    dead,
+    explain,
+    guard,
+    halt,
+    pause,
+    replace,
+    replay,
+    report,
+    resume,
+    retry,
+    simulate,
+    skip,
+    status,
+    submit,
+    watch,
+    webhook,
+):
     main.add_command(command)

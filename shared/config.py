@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from shared.config_producers import read_producers
 from shared.config_rules import (
     CONSEQUENCE,
     GENERAL,
@@ -21,7 +22,6 @@ from shared.config_rules import (
     OPTION,
     RETRY,
     STATUS,
-    UPSTREAM,
     URL,
     Section,
     Values,
@@ -33,6 +33,7 @@ from shared.config_rules import (
     shown,
 )
 from shared.config_triggers import CLASS, WEBHOOK
+from shared.config_upstreams import UPSTREAM
 from shared.core.model import Lane
 from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings, WebhookSettings
 from shared.errors import ConfigError
@@ -102,7 +103,7 @@ class _Draft:
 
 
 def _read_document(document: Values, draft: _Draft) -> None:
-    draft.faults.extend(_unknown((), document, ("sluice", "webhook", "upstreams", "classes")))
+    draft.faults.extend(_unknown((), document, ("sluice", "webhook", "upstreams", "classes", "producers")))
     general = _table(("sluice",), document.get("sluice", {}), draft.faults)
     draft.general.update(_read(("sluice",), general, GENERAL, draft.faults))
     webhook = _table(("webhook",), document.get("webhook", {}), draft.faults)
@@ -119,6 +120,9 @@ def _read_document(document: Values, draft: _Draft) -> None:
         retry = _read((*at, "retry"), inner, RETRY, draft.faults)
         draft.classes[name]["retry"] = RetrySettings(**retry)
         draft.classes[name]["options"] = _read_options((*at, "options"), table.get("options", {}), draft.faults)
+    draft.general["producers"] = read_producers(
+        document.get("producers", {}), classes=draft.classes, faults=draft.faults, read=_read
+    )
     if document.get("classes", {}) == {}:
         draft.faults.append(fault("classes", "nothing", "at least one [classes.<name>] table"))
 
@@ -156,8 +160,13 @@ def _read(at: tuple[str, ...], table: Values, section: Section, faults: list[str
         else:
             values[key] = rule.convert(table[key])
     broken = (law for law in section.laws if values.keys() >= set(law.reads) and not law.holds(values))
-    faults.extend(fault(dotted(*at, law.blames), shown(values[law.blames]), law.expected) for law in broken)
+    faults.extend(fault(dotted(*at, law.blames), _got(section, law.blames, values), law.expected) for law in broken)
     return values
+
+
+def _got(section: Section, key: str, values: Values) -> str:
+    value = values[key] or None
+    return kind_of(value) if section.rules[key].secret else shown(value)
 
 
 def _read_errors(at: tuple[str, ...], value: object, faults: list[str]) -> dict[int, Any]:

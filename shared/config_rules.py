@@ -272,6 +272,7 @@ CLASS: Final = Section(
         "max_hops": whole(1, 10_000),
         "priorities": whole(1, 9),
         "ordered": FLAG,
+        "measured": FLAG,
         "declared_calls_per_job": above_zero(1_000_000),
         "declared_service_s": above_zero(7 * DAY_S),
         "declared_chunk_s": above_zero(900),

@@ -1,4 +1,5 @@
-"""What `sluice.toml` may say about who admits a class's runs: the public webhook, and the class's own schedule."""
+"""What `sluice.toml` may say about who admits a class's runs (the public webhook, the class's own schedule), and about
+what its alarms hold it to."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ WEBHOOK: Final = rules.Section(
 
 CLASS: Final = replace(
     rules.CLASS,
-    rules={**rules.CLASS.rules, "webhook": rules.FLAG, "schedule": SCHEDULE},
+    rules={
+        **rules.CLASS.rules,
+        "webhook": rules.FLAG,
+        "schedule": SCHEDULE,
+        "eta_objective_s": rules.above_zero(30 * rules.DAY_S),
+        "age_objective_s": rules.above_zero(30 * rules.DAY_S),
+    },
     laws=(
         *rules.CLASS.laws,
         rules.Law(

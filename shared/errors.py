@@ -62,6 +62,12 @@ class InvalidInput(Permanent):
         return self.detail
 
 
+class JobsRefused(Permanent):
+    """A producer made jobs that were refused:"""
+
+    code = "jobs_refused"
+
+
 # -- the ledger, the queue, the shared permits
 
 
@@ -188,6 +194,12 @@ class BadChunk(JobFailure):
     """A chunk returned a cursor or an output that is too large or is not JSON."""
 
     code = "bad_chunk"
+
+
+class BadAnswer(JobFailure):
+    """The upstream answered with something that the job's kind cannot use."""
+
+    code = "bad_answer"
 
 
 class BadPayload(JobFailure):

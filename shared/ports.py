@@ -206,7 +206,7 @@ class Limiter(Protocol):
         ...
 
     def held_until_ms(self, upstream: UpstreamSettings) -> int:
-        """The end of the last hold, 0 before the first: what a permit that was reserved before it must still respect."""
+        """The end of the last hold, 0 before the first. Permits that were reserved before it must respect it too."""
         ...
 
 

@@ -1,24 +1,35 @@
-"""`pause CLASS`: stop admission, and return when nothing more can be admitted."""
+"""`pause CLASS` and `halt CLASS`: stop admission, and return when nothing more can be admitted."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Final, TypeAlias
 
 import click
 
 from ops.access import Access
-from ops.commands.choice import caller, class_named
+from ops.commands.choice import caller, class_named, signed
+from ops.wording import plain
+from shared.core.flags import Flag
+from shared.core.runs import Control
+from shared.ports import Ports
 from shared.usecases import operate
+
+_Stop: TypeAlias = Callable[..., Flag]
+
+_EFFECTS: Final = {
+    "pause": "what is in flight settles, delayed retries stay, deployments change nothing",
+    "halt": "workers give their jobs back at the next chunk, within seconds; no attempt is burnt, no progress is lost",
+}
 
 
 @click.command(short_help="Stop admission of a class.")
 @click.argument("job_class", metavar="CLASS")
-@click.option("--reason", required=True, help="Why, for whoever finds the class paused.")
-@click.option("--by", help="Who you are; by default the user of the operating system.")
-@click.option("--json", "as_json", is_flag=True, help="Print the pause as JSON.")
+@signed
 @click.pass_obj
-def pause(access: Access, *, job_class: str, reason: str, by: str | None, as_json: bool) -> None:
+def pause(access: Access, *, job_class: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
     """Admit nothing more of CLASS. What is in flight settles, delayed retries stay, deployments change nothing.
 
     The command returns when the pause is committed: until then a tick that began before it may still be claiming,
@@ -28,13 +39,64 @@ def pause(access: Access, *, job_class: str, reason: str, by: str | None, as_jso
     Example
       python -m ops pause replay_summary --reason "the upstream answers nonsense"
     """
+    _stop(access, "pause", operate.pause, job_class, reason, by, dry_run=dry_run, as_json=as_json)
+
+
+@click.command(short_help="Stop admission, and let workers give their jobs back.")
+@click.argument("job_class", metavar="CLASS")
+@signed
+@click.pass_obj
+def halt(access: Access, *, job_class: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+    """Pause CLASS, and let its workers give their jobs back at the next chunk: for work that does harm.
+
+    A chunk that runs ends in its own time, and its result is kept. What was given back waits, with its cursor and
+    without a burnt attempt, until a resume. Like a pause, a halt is data: deployments change nothing.
+
+    \b
+    Example
+      python -m ops halt replay_summary --reason "release 1.4.1 writes empty summaries"
+    """
+    _stop(access, "halt", operate.halt, job_class, reason, by, dry_run=dry_run, as_json=as_json)
+
+
+def _stop(
+    access: Access, name: str, stop: _Stop, job_class: str, reason: str, by: str | None, *, dry_run: bool, as_json: bool
+) -> None:
     settings = class_named(access.settings(), job_class)
-    who = caller(by)
-    if not as_json:
-        click.echo("Waiting until no tick can admit any more ...", err=True)
-    flag = operate.pause(access.ports(), settings.name, by=who, why=reason)
+    who, ports = caller(by), access.ports()
+    before = ports.ledger.read_control(settings.name)
+    flag = _rehearsed(ports, who, reason) if dry_run else None
+    if flag is None:
+        if not as_json:
+            click.echo("Waiting until no tick can admit any more ...", err=True)
+        flag = stop(ports, settings.name, by=who, why=reason)
     if as_json:
-        click.echo(json.dumps({"job_class": settings.name, "pause": asdict(flag)}, ensure_ascii=False))
-    else:
-        click.echo(f"{settings.name}: paused by {flag.by}: {flag.why}")
-        click.echo(f"  python -m ops resume {settings.name}")
+        change = {"job_class": settings.name, "dry_run": dry_run, name: asdict(flag)}
+        click.echo(json.dumps(change, ensure_ascii=False))
+        return
+    done = {"pause": "paused", "halt": "halted"}[name]
+    if dry_run:
+        click.echo("Dry run, nothing was changed.")
+    click.echo(f"{settings.name}: {done} by {flag.by}: {plain(flag.why)}")
+    click.echo(f"  {_EFFECTS[name]}")
+    for line in _before(before):
+        click.echo(f"  {line}")
+    click.echo(f'  undo: python -m ops resume {settings.name} --reason "..."')
+
+
+def _rehearsed(ports: Ports, by: str, why: str) -> Flag:
+    return operate.flag(ports, by, why, expected="why the class is stopped")
+
+
+def _before(control: Control) -> list[str]:
+    """What was so already, and what the last tick saw of the rows that this is about."""
+    lines = [
+        f"it was {word} already by {was.by}: {plain(was.why)}"
+        for word, was in (("paused", control.pause), ("halted", control.halt))
+        if was is not None
+    ]
+    if control.history:
+        last = control.history[-1]
+        waiting = last.waiting.total + last.later + last.behind
+        lines.append(f"as of the last tick {waiting:,} jobs wait and {last.in_flight:,} are in flight")
+    return lines

@@ -17,11 +17,11 @@ from ops.commands.choice import caller, class_named, signed
 from ops.submission.json_lines import fields_of
 from ops.submission.rows import new_job
 from ops.wording import counted, plain
-from shared.core.model import Job, State
+from shared.core.model import Job, State, same_work
 from shared.core.settings import ClassSettings
 from shared.errors import InvalidInput
 from shared.ports import Ports
-from shared.usecases import repair
+from shared.usecases import operate, repair
 from shared.usecases.admission import Admitted, admit
 from shared.usecases.dead_rows import DeadRow, show_dead
 
@@ -52,7 +52,7 @@ def retry(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: 
     lines = [f"  bounds: {counted(row.attempts, 'attempt')} and {row.crashes} crashes -> 0"]
     if row.holds:
         lines.append(f"  its match stays held until it ends: {counted(row.holds, 'job')} behind it")
-    undo = f"undo: none needed before a tick claims it; python -m ops pause {row.job_class} keeps every tick from that"
+    undo = f"undo: none; python -m ops pause {row.job_class} before the next tick keeps it waiting"
     case.say(State.WAITING, [*lines, *case.waits(), f"  {undo}"], dry_run=dry_run, as_json=as_json)
 
 
@@ -95,7 +95,7 @@ def replace(
     document = _read(new)
     case = _Case(access, job_id, reason, by)
     job = repair.dead_job(case.ports, job_id)
-    other = _admitted(access, case.ports, job, document)
+    other = _admitted(access, case.ports, job, document, ordered=case.settings.ordered)
     if not dry_run:
         repair.replace(case.ports, case.settings, job_id, other, word=case.word, nonce=uuid.uuid4().hex)
     name = plain(other.job.job_id)
@@ -110,10 +110,8 @@ class _Case:
 
     def __init__(self, access: Access, job_id: str, reason: str, by: str | None) -> None:
         self.ports = access.ports()
-        self.word = repair.signed(self.ports, by=caller(by), why=reason)
-        self.settings: ClassSettings = class_named(
-            access.settings(), repair.dead_job(self.ports, job_id).job_class
-        )
+        self.word = operate.flag(self.ports, caller(by), reason, expected="why this is done")
+        self.settings: ClassSettings = class_named(access.settings(), repair.dead_job(self.ports, job_id).job_class)
         self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
 
     def waits(self) -> list[str]:
@@ -127,7 +125,12 @@ class _Case:
 
     def say(self, state: State, lines: Sequence[str], *, dry_run: bool, as_json: bool, **more: Any) -> None:
         if as_json:
-            change = {"job_id": self.row.job_id, "was": State.DEAD.value, "is": state.value, "changed": asdict(self.word)}
+            change = {
+                "job_id": self.row.job_id,
+                "was": State.DEAD.value,
+                "is": state.value,
+                "changed": asdict(self.word),
+            }
             effects = [line.strip() for line in lines]
             click.echo(json.dumps({"dry_run": dry_run, **change, **more, "effects": effects}, ensure_ascii=False))
             return
@@ -151,12 +154,13 @@ def _read(path: str) -> str:
         raise InvalidInput("NEW.json", got="bytes that are not UTF-8", expected="one JSON object") from None
 
 
-def _admitted(access: Access, ports: Ports, job: Job, document: str) -> Admitted:
+def _admitted(access: Access, ports: Ports, job: Job, document: str, *, ordered: bool) -> Admitted:
     """Judged as every submitted job is, and against the dead one, before anything is written."""
     fields = {"job_class": job.job_class, "match_id": job.match_id} | fields_of(document)
     fields.setdefault("priority", job.priority)
     other = admit(new_job(fields, default_class=None), access.settings(), now_ms=ports.clock.now_ms())
     repair.check_replacement(job, other.job)
-    if ports.ledger.read_job(other.job.job_id) is not None:
+    there = ports.ledger.read_job(other.job.job_id)
+    if there is not None and (ordered or not same_work(there, other.job)):  # the same: finish what was interrupted
         raise InvalidInput("replacement", got="an id that exists", expected="a new id")
     return other

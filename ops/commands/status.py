@@ -11,6 +11,7 @@ import click
 
 from ops.access import Access
 from ops.commands.choice import class_named
+from ops.commands.explain import BUDGET_BOUNDS, RATE_BOUNDS
 from ops.wording import duration, moment
 from shared.core.eta import DrainState
 from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
@@ -20,15 +21,6 @@ _STATES: Final = {
     DrainState.GROWING: "will not drain: more arrives than is finished",
     DrainState.STALLED: "will not drain: nothing is finished",
     NOT_TICKED: "no tick yet",
-}
-_RATE_BOUNDS: Final = {"upstream": "the upstream's limit", "slots": "the workers' slots", "override": "an override"}
-_BUDGET_BOUNDS: Final = {
-    "edge": "what was earned since the tick before",
-    "level": "what the workers can use until the next tick",
-    "max_inflight": "max_inflight",
-    "waiting": "what waits",
-    "paused": "the pause",
-    "resumed": "its own earlier start",
 }
 
 
@@ -77,12 +69,12 @@ def as_figures(each: ClassStatus) -> dict[str, Any]:
 
 
 def in_words(each: ClassStatus) -> list[str]:
-    lines = [f"{each.job_class}: {_state(each)}"]
-    lines += [f"  {name:<10}{text}" for name, text in _details(each)]
+    lines = [f"{each.job_class}: {state_in_words(each)}"]
+    lines += [f"  {name:<10}{text}" for name, text in details(each)]
     return lines
 
 
-def _state(each: ClassStatus) -> str:
+def state_in_words(each: ClassStatus) -> str:
     for word, flag in ((HALTED, each.halt), (DrainState.PAUSED.value, each.pause)):
         if each.state == word and flag is not None:
             return f"{word} by {flag.by} at {moment(flag.at_ms)}: {flag.why}"
@@ -91,7 +83,7 @@ def _state(each: ClassStatus) -> str:
     return _STATES.get(each.state, each.state)
 
 
-def _details(each: ClassStatus) -> Iterable[tuple[str, str]]:
+def details(each: ClassStatus) -> Iterable[tuple[str, str]]:
     rows, tick = each.rows, each.last_tick
     if rows is not None:
         lanes = f"{rows.waiting.live:,} live, {rows.waiting.recovery:,} recovery"
@@ -104,9 +96,9 @@ def _details(each: ClassStatus) -> Iterable[tuple[str, str]]:
     elif tick is None:
         yield "rows", "unknown until the first tick; --exact counts them now"
     if tick is not None:
-        bound = _RATE_BOUNDS.get(tick.rate_binding)
+        bound = RATE_BOUNDS.get(tick.rate_binding)
         yield "rate", f"{tick.rate_per_s:.2f} jobs/s" + (f", bound by {bound}" if bound else "")
-        bound = _BUDGET_BOUNDS.get(tick.binding, tick.binding)
+        bound = BUDGET_BOUNDS.get(tick.binding, tick.binding)
         admitted = f"{tick.admitted:,} of {tick.budget:,} admitted, bound by {bound}"
         yield "last tick", f"{duration(each.tick_age_s or 0)} ago: {admitted}"
     if each.ticks_missing:

@@ -24,10 +24,12 @@ def cdk_environment(emulator: Emulator) -> dict[str, str]:
 
 
 def steps(config: Path, *, assembly: Path, outputs: Path) -> dict[str, list[str | Path]]:
-    """Every CDK command, by what it does. `ephemeral` lets go of what production must keep (RETAIN, protection)."""
+    """Every CDK command, by what it does. `ephemeral` lets go of what production must keep (RETAIN, protection), and
+    the functions run on this machine, so that compiled dependencies have to be its own."""
     cdk: list[str | Path] = [CDK, *QUIET]
     app: list[str | Path] = ["--app", assembly]
-    synth: list[str | Path] = ["synth", "-q", "-c", "ephemeral=true", "-c", f"config={config}", "-o", assembly]
+    context = ("-c", "ephemeral=true", "-c", "platform=host", "-c", f"config={config}")
+    synth: list[str | Path] = ["synth", "-q", *context, "-o", assembly]
     confirm: list[str | Path] = ["--require-approval", "never", "--progress", "events", "--outputs-file", outputs]
     return {
         "synth": cdk + synth,

@@ -16,11 +16,13 @@ from ops.sim.mix import Mix
 from ops.sim.scenario import CLASS, Event, Scenario
 from ops.sim.sluice_world import SimSluice
 from ops.sim.world import START_MS, World
+from shared.core.flags import Flag
 from shared.core.model import NewJob, State
 from shared.kind import Kind
 from shared.usecases.operate import pause, resume
 from shared.usecases.repair import skip
 
+_WHY: Final = "the scenario says so"
 _RETRY_MS: Final = 5_000
 _ROUNDS_MS: Final = 300_000
 
@@ -150,7 +152,7 @@ class Drive:
 
     def _operate(self, event: Event) -> None:
         if event.do == "pause":
-            self._command(partial(pause, self.sluice.ports, CLASS, by="operator", why="the scenario says so"), "pause")
+            self._command(partial(pause, self.sluice.ports, CLASS, by="operator", why=_WHY), "pause")
         else:
             self._resuming = True
             self.suite.resumed(CLASS)
@@ -177,7 +179,8 @@ class Drive:
         dead = [row.job.job_id for row in ledger.rows.values() if row.job.state is State.DEAD and job_class.ordered]
         for job_id in dead:
             nonce = world.new_id("operator/skip")
-            world.spawn(nonce, partial(skip, self.sluice.ports, job_class, job_id, nonce=nonce))
+            word = Flag(by="operator", why="it fails whenever it runs", at_ms=world.now_ms)
+            world.spawn(nonce, partial(skip, self.sluice.ports, job_class, job_id, word=word, nonce=nonce))
 
     def _next_kill(self) -> None:
         world, trouble = self.sluice.world, self.scenario.trouble

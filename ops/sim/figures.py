@@ -71,7 +71,7 @@ def _count(drive: Drive, figures: Figures) -> None:
     figures.ticks = len(measure.lines)
     figures.attempts_burned_by_refusals = suite.of(Attempts).burned_by_others
     figures.crashes, figures.timeouts = outcomes[Outcome.CRASHED], outcomes[Outcome.TIMED_OUT]
-    figures.cost_per_job_usd = usage_of(drive).usd / max(1, figures.done)
+    figures.cost_per_job_usd = usage_of(drive).usd / figures.done if figures.done else None
 
 
 def usage_of(drive: Drive) -> Usage:

@@ -37,5 +37,5 @@ class MemoryObservations:
 
     def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
         self.reads["read_stats"] += 1
-        found = ((start_ms, self._stats.get((job_class, start_ms), {})) for start_ms in windows_ms)
+        found = [(start_ms, self._stats.get((job_class, start_ms), Counter())) for start_ms in windows_ms]
         return [StatsWindow(start_ms=start_ms, counters=dict(counters)) for start_ms, counters in found]

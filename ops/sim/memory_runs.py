@@ -82,7 +82,7 @@ class MemoryRuns:
             return False
         self.runs[key] = replace(run, state=state, reason=close.skipped)
         released = replace(control, lock_owner="", lock_run_id="", lock_until_ms=0)
-        self.put(replace(released, recent=close.recent, history=close.history, p95_chunk_ms=close.p95_chunk_ms))
+        self.put(replace(released, recent=close.recent, history=close.history, measures=close.measures))
         return True
 
     def open(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:

@@ -44,7 +44,7 @@ def _figures(run: Baseline) -> Figures:
     wait_ms = quantile(lives.live_waits_ms, 0.95)
     figures.live_wait_p95_s = None if wait_ms is None else wait_ms / 1000
     figures.attempts_burned_by_refusals = run.refused_attempts
-    figures.cost_per_job_usd = _usage(run).usd / max(1, run.done)
+    figures.cost_per_job_usd = _usage(run).usd / run.done if run.done else None
     return figures
 
 

@@ -53,7 +53,7 @@ def run_seed(scenario: Scenario, seed: int) -> SeedResult:
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed is what the reader needs
         said: tuple[str, ...] = (f"{type(error).__name__}: {error}",)
     else:
-        said = tuple(result_of(drive).said) + tuple(_raised(drive))
+        said = (*result_of(drive).said, *sorted(set(_raised(drive))))
     return SeedResult(seed=seed, said=said, port_calls=drive.sluice.world.calls)
 
 

@@ -53,11 +53,11 @@ ONCE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=1)
 """For additions that must not be made twice: a lost answer is not tried again."""
 QUEUE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=2)
 OBJECTS: Final = Patience(connect_s=1.0, read_s=3.0, attempts=2)
-# For the webhook, whose caller is told after 10 s that nobody answers: two reads of the secret, one of control and the
-# admission fit, even if each takes as long as it may.
-SECRETS: Final = Patience(connect_s=0.5, read_s=0.7, attempts=1)
-HASTY_LEDGER: Final = Patience(connect_s=0.5, read_s=0.75, attempts=2)
-TRIGGER: Final = Patience(connect_s=0.5, read_s=1.0, attempts=1)
+# For the webhook, whose gateway answers after 10 s in its place. Two reads of the secret, one of control, the admission
+# and the pacer's invocation end before the function does, even if each takes as long as it may.
+SECRETS: Final = Patience(connect_s=0.5, read_s=1.0, attempts=1)
+HASTY_LEDGER: Final = Patience(connect_s=0.5, read_s=2.0, attempts=2)
+TRIGGER: Final = Patience(connect_s=0.5, read_s=1.5, attempts=1)
 
 _QUIET: Final = ("boto3", "botocore", "s3transfer", "urllib3")
 
@@ -68,7 +68,7 @@ class Clients:
     def __init__(self, make: MakeClient | None = None, *, ledger: Patience = LEDGER) -> None:
         self._make = make
         self._ledger = ledger
-        self._made: dict[str, Any] = {}
+        self._made: dict[tuple[str, Patience], Any] = {}
         self._lock = threading.Lock()
 
     @property
@@ -95,8 +95,12 @@ class Clients:
     def functions(self) -> Any:
         return self._client("lambda", TRIGGER)
 
+    def inference(self, *, timeout_s: int) -> Any:
+        """A client for one attempt: another one would be a call without a permit (I7)."""
+        return self._client("bedrock-runtime", Patience(connect_s=1.0, read_s=float(timeout_s), attempts=1))
+
     def _client(self, service: str, patience: Patience) -> Any:
-        key = f"{service}/{patience.attempts}"
+        key = (service, patience)
         with self._lock:  # a session is not safe to make clients from in two threads at once
             if key not in self._made:
                 if self._make is None:

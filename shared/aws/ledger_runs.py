@@ -167,7 +167,7 @@ def _planned(key: RunKey, owner: str, plan: TickMemory) -> tuple[dict[str, Any],
 
 
 def _release(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
-    memory = {"recent": close.recent, "history": close.history, "p95_chunk_ms": close.p95_chunk_ms}
+    memory = {"recent": close.recent, "history": close.history, "measures": close.measures}
     return _control_of_owner(key, owner, {**memory, **_UNLOCKED})
 
 

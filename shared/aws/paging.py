@@ -40,6 +40,14 @@ def scan_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> t
     return page.get("Items", []), page.get("LastEvaluatedKey") or None
 
 
+def query_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> tuple[list[Item], Item | None]:
+    """One page of a query of a table that is not the ledger, for a kind whose cursor is `resume`."""
+    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
+    with answered(StorageUnavailable):
+        page = dynamodb.query(**request, **start)
+    return page.get("Items", []), page.get("LastEvaluatedKey") or None
+
+
 def batch_get(table: Table, wanted: Sequence[Item], *, consistent: bool) -> list[Item]:
     """The items that exist among `wanted` (distinct keys), in no order."""
     found: list[Item] = []

@@ -11,9 +11,9 @@ from typing import Any, Final
 import urllib3
 
 from shared.core.retry import parse_retry_after
-from shared.core.settings import Consequence, UpstreamSettings
+from shared.core.settings import Consequence, UpstreamApi, UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, UpstreamFailed, UpstreamHeld, UpstreamRejected
-from shared.ports import Clock
+from shared.ports import Clock, Upstream
 
 _CONNECT_S: Final = 2.0
 _POOL: Final = 32
@@ -42,7 +42,7 @@ class HttpUpstream:
         }
         status, retry_after, answer = self._post(upstream.endpoint, request, headers, timeout_s)
         wait_s = parse_retry_after(retry_after, now_ms=self._clock.now_ms())
-        _raise_for(upstream, status, wait_s)
+        raise_for(upstream, status, wait_s)
         return _parsed(answer)
 
     def _post(
@@ -65,6 +65,19 @@ class HttpUpstream:
             raise UpstreamFailed(type(error).__name__) from error
 
 
+class Upstreams:
+    """Each upstream by the API that its settings name."""
+
+    def __init__(self, by_api: Mapping[UpstreamApi, Upstream]) -> None:
+        self._by_api = by_api
+
+    def call(
+        self, upstream: UpstreamSettings, body: Mapping[str, Any], *, idempotency_key: str, timeout_s: float
+    ) -> Mapping[str, Any]:
+        speaker = self._by_api[upstream.api]
+        return speaker.call(upstream, body, idempotency_key=idempotency_key, timeout_s=timeout_s)
+
+
 def _read(response: urllib3.BaseHTTPResponse, until_s: float) -> bytes:
     pieces: list[bytes] = []
     size = 0
@@ -78,7 +91,8 @@ def _read(response: urllib3.BaseHTTPResponse, until_s: float) -> bytes:
     return b"".join(pieces)
 
 
-def _raise_for(upstream: UpstreamSettings, status: int, wait_s: float | None) -> None:
+def raise_for(upstream: UpstreamSettings, status: int, wait_s: float | None) -> None:
+    """What a status means: by the upstream's own table, then by its hundreds. Returns where it means success."""
     if 200 <= status < 300:
         return
     match upstream.errors.get(status):

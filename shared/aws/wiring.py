@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
+from shared.aws.bedrock import ConverseUpstream
 from shared.aws.blobs import S3Blobs
 from shared.aws.clients import Clients
 from shared.aws.ledger import DynamoLedger
@@ -15,19 +16,21 @@ from shared.aws.metrics import EmfMetrics
 from shared.aws.queue import SqsQueue
 from shared.aws.runtime import SystemClock, ThreadParallel
 from shared.aws.table import Table
-from shared.aws.upstream import HttpUpstream
+from shared.aws.upstream import HttpUpstream, Upstreams
 from shared.config import Environment, load_settings, read_environment
-from shared.core.settings import Settings
+from shared.core.settings import Settings, UpstreamApi
 from shared.ports import Ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What a handler needs: the settings, the world, and the queue's own reading of an event's records."""
+    """What a handler needs: the settings, the world, the queue's own reading of an event's records, and the clients for
+    what is no port: a table of the game's."""
 
     settings: Settings
     ports: Ports
     queue: SqsQueue
+    clients: Clients
 
 
 def wire(environment: Environment, settings: Settings, *, clients: Clients | None = None) -> Host:
@@ -43,10 +46,12 @@ def wire(environment: Environment, settings: Settings, *, clients: Clients | Non
         ledger=DynamoLedger(table),
         queue=queue,
         limiter=DynamoLimiter(table),
-        upstream=HttpUpstream(clock),
+        upstream=Upstreams(
+            {UpstreamApi.HTTP: HttpUpstream(clock), UpstreamApi.CONVERSE: ConverseUpstream(clients, clock)}
+        ),
         blobs=S3Blobs(clients, environment.bucket),
     )
-    return Host(settings=settings, ports=ports, queue=queue)
+    return Host(settings=settings, ports=ports, queue=queue, clients=clients)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -59,6 +59,27 @@ def drain_eta(history: Iterable[TickLine], *, now_ms: int, pending: int, paused:
     if rate > 0:
         return Eta(state=DrainState.DRAINING, seconds=pending / rate, rate_per_s=rate)
     return Eta(state=DrainState.GROWING if rate < 0 else DrainState.STALLED, seconds=None, rate_per_s=rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtaTrend:
+    """How the ETA moved since the tick before, and how that movement changed, in seconds. A drain that keeps its pace
+    loses one interval a tick: change = -interval, acceleration = 0. None where a tick had no ETA (I11)."""
+
+    change_s: float | None
+    acceleration_s: float | None
+
+
+def eta_trend(history: Sequence[TickLine], eta: Eta) -> EtaTrend:
+    """`history` ends with the tick before. Emitted as numbers, since an alarm on metric math is not portable and DIFF
+    over sparse data misleads (TRAPS 32)."""
+    before, earlier = ([None, None] + [line.eta_s for line in history])[-1:-3:-1]
+    change_s = _difference(eta.seconds, before)
+    return EtaTrend(change_s=change_s, acceleration_s=_difference(change_s, _difference(before, earlier)))
+
+
+def _difference(after: float | None, before: float | None) -> float | None:
+    return None if after is None or before is None else after - before
 
 
 def _net_rate(history: Iterable[TickLine], *, now_ms: int, pending: int, paused: bool, ticks: int) -> float | None:

@@ -40,6 +40,11 @@ def days_of(week: str) -> list[date]:
     return [first_day(week) + timedelta(days=number) for number in range(DAYS)]
 
 
+def day_after(week: str) -> date:
+    """The first day that is not the week's any more. ValueError where `week` is no ISO week."""
+    return first_day(week) + timedelta(days=DAYS)
+
+
 def end_ms(week: str) -> int:
     """The first moment after the week. ValueError where `week` is no ISO week."""
-    return (first_day(week) + timedelta(days=DAYS) - date(1970, 1, 1)).days * _DAY_MS
+    return (day_after(week) - date(1970, 1, 1)).days * _DAY_MS

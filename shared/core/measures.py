@@ -65,6 +65,8 @@ def measure(windows: Sequence[StatsWindow], settings: ClassSettings, *, last: Me
     declared value: None until measured. The long chunk is the 95th percentile, read from the histogram (at most 15 %
     above the true one).
     """
+    if not settings.measured:
+        windows, last = (), None
     calls = stats.total(windows, stats.CALLS) - stats.total(windows, stats.REFUSALS, stats.HOLDS)
     chunks = stats.total(windows, stats.CHUNKS)
     busy_s = stats.total(windows, stats.CHUNK_MS) / 1000

@@ -83,7 +83,8 @@ class TickPlan:
     """What the tick may do. `live` + `recovery` = min(`budget`, rows waiting) are to be claimed.
 
     `edge_rows`, `level_rows` and `cap_rows` are the three terms whose minimum, at least 0, is the budget; the last two
-    are negative where more is in flight than they allow. `carry` and `planned_at_ms` are what control must remember.
+    are negative where more is in flight than they allow. `carry` and `planned_at_ms` are what control must remember,
+    `snapshot` is what all this was decided from.
     """
 
     rate_per_s: float
@@ -99,6 +100,7 @@ class TickPlan:
     cap_rows: int
     binding: Binding
     factors: tuple[Factor, ...]
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
         cap_rows=terms.cap,
         binding=_binding(snapshot, terms, budget),
         factors=tuple(_factors(snapshot, terms, budget)),
+        snapshot=snapshot,
     )
 
 

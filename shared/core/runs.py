@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from shared.core.flags import Flag
+from shared.core.measures import Measures
 from shared.core.model import MINUTE_MS, LaneCounts
 
 HISTORY_TICKS: Final = 15
@@ -135,7 +136,7 @@ class Control:
     planned_at_ms: int | None = None
     recent: tuple[Admission, ...] = ()
     history: tuple[TickLine, ...] = ()
-    p95_chunk_ms: int | None = None
+    measures: Measures | None = None
 
     @property
     def admits(self) -> bool:
@@ -163,7 +164,7 @@ class TickClose:
 
     recent: tuple[Admission, ...]
     history: tuple[TickLine, ...]
-    p95_chunk_ms: int | None
+    measures: Measures | None
     skipped: str = ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -35,10 +35,19 @@ class RatePolicy(StrEnum):
     HALVING = "halving"
 
 
+class UpstreamApi(StrEnum):
+    """How an upstream is spoken to: one POST of JSON, or Amazon Bedrock's Converse."""
+
+    HTTP = "http"
+    CONVERSE = "bedrock-converse"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """A rate-limited dependency, shared by one or more job classes.
 
+    Of `endpoint` and `model` there is the one that `api` needs: Converse asks the model, in the stack's own region, for
+    answers of `max_tokens` at most.
     `errors` maps an HTTP status to its consequence; other 4xx are the job's failure, other 5xx and transport errors
     are `UpstreamFailed`. `burst_calls` is how many calls may start at once; 1 means evenly spaced. The learned rate
     moves between `floor_share` of the limit and the limit (`core.rate`): no decrease below `decrease_factor` of the
@@ -46,8 +55,11 @@ class UpstreamSettings:
     """
 
     name: str
-    endpoint: str
+    endpoint: str = ""
     limit_per_s: float
+    api: UpstreamApi = UpstreamApi.HTTP
+    model: str = ""
+    max_tokens: int = 1024
     burst_calls: int = 1
     refusal_threshold: float = 0.02
     rate_policy: RatePolicy = RatePolicy.MEASURED
@@ -55,6 +67,8 @@ class UpstreamSettings:
     increase_step: float = 0.035
     floor_share: float = 0.02
     timeout_s: float = 10.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """The share of each class that calls it; empty: only the class at hand does."""
     errors: Mapping[int, Consequence] = field(
         default_factory=lambda: {429: Consequence.REFUSE, 503: Consequence.HOLD, 529: Consequence.HOLD}
     )
@@ -91,9 +105,11 @@ class WebhookSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSettings:
-    """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured.
+    """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured;
+    with `measured` off they always do, for a class whose jobs are too unlike one another for an average.
 
     `webhook` opens the class to the public webhook; with `schedule` REPAIR nothing else admits its runs.
+    `eta_objective_s` and `age_objective_s` are what alarms hold the drain and its oldest eligible row to.
     `options` is what only the class's kind understands: it belongs to the deployment, where a payload is a producer's.
     """
 
@@ -116,9 +132,12 @@ class ClassSettings:
     max_hops: int = 50
     priorities: int = 1
     ordered: bool = False
+    measured: bool = True
     declared_calls_per_job: float = 1.0
     declared_service_s: float = 1.0
     declared_chunk_s: float = 1.0
+    eta_objective_s: float = 14_400.0
+    age_objective_s: float = 3_600.0
     retry: RetrySettings = field(default_factory=RetrySettings)
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -143,6 +162,42 @@ class ClassSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MatchEndedSettings:
+    """Which event a match's end is, and the classes of the jobs that it leaves behind ("" for none)."""
+
+    bus: str = "default"
+    source: str = ""
+    replay_class: str = ""
+    screenshot_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuildReportsSettings:
+    """Every Monday `at` ("HH:MM", UTC) a report of the week before, for each guild of the table."""
+
+    job_class: str
+    guilds_table: str
+    at: str = "03:00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSweepSettings:
+    """Every day `at` ("HH:MM", UTC) one sweep."""
+
+    job_class: str
+    at: str = "04:00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """What submits jobs by itself. None: it is not deployed."""
+
+    match_ended: MatchEndedSettings | None = None
+    guild_reports: GuildReportsSettings | None = None
+    session_sweep: SessionSweepSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything `sluice.toml` says."""
 
@@ -152,6 +207,7 @@ class Settings:
     upstreams: Mapping[str, UpstreamSettings] = field(default_factory=dict)
     classes: Mapping[str, ClassSettings] = field(default_factory=dict)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
+    producers: ProducerSettings = field(default_factory=ProducerSettings)
 
     @property
     def webhook_classes(self) -> frozenset[str]:
@@ -159,4 +215,10 @@ class Settings:
         return frozenset(name for name, each in self.classes.items() if each.webhook)
 
     def upstream_of(self, job_class: ClassSettings) -> UpstreamSettings | None:
-        return None if job_class.upstream is None else self.upstreams[job_class.upstream]
+        """The class's upstream, with the shares of all classes that call it."""
+        if job_class.upstream is None:
+            return None
+        shares = {
+            each.name: each.upstream_share for each in self.classes.values() if each.upstream == job_class.upstream
+        }
+        return replace(self.upstreams[job_class.upstream], shares=shares)

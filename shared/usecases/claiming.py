@@ -38,13 +38,21 @@ def claim_and_send(
     nonce: str,
     stop_ms: int,
     inflight: Counter[str],
+    service_s: float,
 ) -> tuple[int, int]:
     """Claim up to the plan's rows per lane. Returns (admitted, confirmed by the queue). Stops claiming at `stop_ms`."""
     admitted = confirmed = 0
     for lane, budget in ((Lane.LIVE, plan.live), (Lane.RECOVERY, plan.recovery)):
         left = budget
         claimer = _Claimer(
-            ports=ports, settings=settings, key=key, nonce=nonce, lane=lane, stop_ms=stop_ms, taken=inflight
+            ports=ports,
+            settings=settings,
+            key=key,
+            nonce=nonce,
+            lane=lane,
+            stop_ms=stop_ms,
+            taken=inflight,
+            service_s=service_s,
         )
         for priority in reversed(range(settings.priorities)):
             rows, messages = claimer.run(priority, left)
@@ -92,6 +100,7 @@ class _Claimer:
     nonce: str
     lane: Lane
     stop_ms: int
+    service_s: float
     taken: Counter[str]
     """Rows in flight per match, this tick's claims included: FIFO serialises a match, so more would only wait."""
 
@@ -121,7 +130,7 @@ class _Claimer:
 
     def _choose(self, reader: _Reader, want: int, budget: int) -> list[Nominee]:
         """The next rows to claim. Reading goes on while the pages in hand would leave slots idle behind few matches."""
-        series = selection.hard_cap(self.settings.tick_interval_s, self.settings.declared_service_s)
+        series = selection.hard_cap(self.settings.tick_interval_s, self.service_s)
         fair = min(series, selection.fair_cap(budget, self.settings.slots))
         while not reader.exhausted and not selection.enough(
             selection.per_match(reader.read), budget=want, cap=fair, in_flight_by_match=self.taken

@@ -49,8 +49,8 @@ class ClassWatch:
         if due:
             control = self._ports.ledger.read_control(self._settings.name)
             self._halted = control.halt is not None
-            if control.p95_chunk_ms is not None:
-                self._p95_chunk_s = control.p95_chunk_ms / 1000
+            if control.measures is not None:
+                self._p95_chunk_s = control.measures.long_chunk_s.value
             if self._declared is not None:
                 learned = self._ports.ledger.read_learned(self._declared.name)
                 self._upstream = replace(self._declared, limit_per_s=rate_in_force(learned, self._declared))

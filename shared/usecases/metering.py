@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from shared.core import stats
-from shared.core.eta import Eta
+from shared.core.eta import Eta, eta_trend
+from shared.core.measures import Origin
 from shared.core.runs import TickLine
 from shared.core.settings import ClassSettings
-from shared.core.stats import StatsWindow
+from shared.core.signals import signals
 from shared.ports import Ports
-
+from shared.usecases.gathering import Gathered
 
 RETRIED: Final = (stats.FAILURES, stats.REFUSALS, stats.HOLDS, stats.OUTAGES, stats.CRASHES, stats.TRANSPORT_DEATHS)
 """What sends a row back to wait, or would if its bound were not reached."""
 
 
-def emit_tick(
-    ports: Ports, settings: ClassSettings, line: TickLine, eta: Eta, last_minute: Sequence[StatsWindow]
-) -> None:
-    """One set of values per closed tick. `DrainEtaMinutes` is absent while there is none to say.
+def emit_tick(ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) -> None:
+    """One set of values per closed tick. What cannot be said is absent: a gap in a graph is honest, a zero is not."""
+    ports.metrics.emit(settings.name, _rows(line) | _drain(seen, eta) | _workers(settings, seen, line, eta))
+    ports.log.event(
+        "tick_closed",
+        job_class=settings.name,
+        run=line.run_id,
+        budget=line.budget,
+        admitted=line.admitted,
+        confirmed=line.confirmed,
+        swept=line.swept,
+        binding=line.binding,
+        pending=line.pending,
+        eta_state=eta.state.value,
+    )
 
-    `last_minute` is the last closed window of the statistics: what the workers did, where the rest is what waits.
-    """
-    values: dict[str, float] = {
+
+def _rows(line: TickLine) -> dict[str, float]:
+    """What waits, what was let in, and why not more."""
+    return {
         "Ticks": 1,
         "BudgetRows": line.budget,
         "AdmittedRows": line.admitted,
@@ -38,25 +51,46 @@ def emit_tick(
         "InFlightRows": line.in_flight,
         "DeadRows": line.dead,
         "PendingRows": line.pending,
-        "StartsPerMinute": stats.total(last_minute, stats.STARTS),
-        "RetriesPerMinute": stats.total(last_minute, *RETRIED),
         "RatePerSecond": line.rate_per_s,
         "OldestEligibleAgeSeconds": line.oldest_age_s,
         "Paused": float(line.paused),
-        "DrainStalled": float(eta.state.will_not_drain),
     }
-    if eta.seconds is not None:
-        values["DrainEtaMinutes"] = eta.seconds / 60
-    ports.metrics.emit(settings.name, values)
-    ports.log.event(
-        "tick_closed",
-        job_class=settings.name,
-        run=line.run_id,
-        budget=line.budget,
-        admitted=line.admitted,
-        confirmed=line.confirmed,
-        swept=line.swept,
-        binding=line.binding,
-        pending=line.pending,
-        eta_state=eta.state.value,
-    )
+
+
+def _drain(seen: Gathered, eta: Eta) -> dict[str, float]:
+    """When it will be over, and whether that moves. `DrainStalled` stands where no time could be said (I11)."""
+    trend = eta_trend(seen.control.history, eta)
+    minutes = {
+        "DrainEtaMinutes": eta.seconds,
+        "DrainEtaChangeMinutes": trend.change_s,
+        "DrainEtaAccelerationMinutes": trend.acceleration_s,
+    }
+    return {"DrainStalled": float(eta.state.will_not_drain)} | _known(minutes, per=60)
+
+
+def _workers(settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) -> dict[str, float]:
+    """What the workers did. The first two are of the last closed minute, the counts of what settled since."""
+    history, last_minute = seen.control.history, seen.windows[:1]
+    found = signals(settings, line, eta, seen.windows, before_ms=history[-1].at_ms if history else None)
+    chunk = seen.measures.long_chunk_s
+    values: dict[str, float] = {
+        "StartsPerMinute": stats.total(last_minute, stats.STARTS),
+        "RetriesPerMinute": stats.total(last_minute, *RETRIED),
+        "Calls": found.calls,
+        "Refusals": found.refusals,
+        "Completions": found.completions,
+        "HopCaps": found.hop_caps,
+        "PermitsStarved": found.permits_starved,
+        "WaitingWithoutStarts": float(found.waiting_without_starts),
+        "DeferredAtZero": float(found.deferred_at_zero),
+    }
+    observed = {
+        "RefusalRatio": found.refusal_ratio,
+        "P95ChunkSeconds": None if chunk.origin is Origin.DECLARED else chunk.value,
+        "UpstreamRatePerSecond": None if seen.upstream is None else seen.upstream.rate_per_s,
+    }
+    return values | _known(observed)
+
+
+def _known(values: Mapping[str, float | None], *, per: float = 1) -> dict[str, float]:
+    return {name: value / per for name, value in values.items() if value is not None}

@@ -19,11 +19,11 @@ def pause(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
     The flag is set first. A tick that read control before it may still be claiming, so the command waits until no such
     tick owns the lock, and at least `HANDOVER_LEASE_MS`. What is in flight settles; delayed retries stay.
     """
-    flag = _flag(ports, by, why, expected="why the class is paused")
-    ports.ledger.set_pause(job_class, flag)
-    _wait_committed(ports, job_class, flag)
+    said = flag(ports, by, why, expected="why the class is paused")
+    ports.ledger.set_pause(job_class, said)
+    _wait_committed(ports, job_class, said)
     ports.log.event("paused", job_class=job_class)
-    return flag
+    return said
 
 
 def halt(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
@@ -31,31 +31,32 @@ def halt(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
 
     Returns when nothing more is admitted. Chunks that run then end in their own time, and their progress is kept.
     """
-    flag = _flag(ports, by, why, expected="why the class is halted")
-    ports.ledger.set_halt(job_class, flag)
-    _wait_committed(ports, job_class, flag)
+    said = flag(ports, by, why, expected="why the class is halted")
+    ports.ledger.set_halt(job_class, said)
+    _wait_committed(ports, job_class, said)
     ports.log.event("halted", job_class=job_class)
-    return flag
+    return said
 
 
 def resume(ports: Ports, job_class: str, *, by: str, why: str) -> Flag:
     """End pause and halt: the next tick admits again. What each lane was owed at the pause is still owed."""
-    flag = _flag(ports, by, why, expected="why the class is resumed")
-    ports.ledger.resume(job_class, flag)
+    said = flag(ports, by, why, expected="why the class is resumed")
+    ports.ledger.resume(job_class, said)
     ports.log.event("resumed", job_class=job_class)
-    return flag
+    return said
 
 
 def switch_webhook(ports: Ports, job_classes: Sequence[str], *, closed: bool, by: str, why: str) -> Flag:
     """Let the webhook admit runs of these classes or not, at once: a run that slips in is skipped by its tick."""
-    flag = _flag(ports, by, why, expected="why the webhook is switched")
+    said = flag(ports, by, why, expected="why the webhook is switched")
     for job_class in job_classes:
-        ports.ledger.switch_webhook(job_class, flag, closed=closed)
+        ports.ledger.switch_webhook(job_class, said, closed=closed)
         ports.log.event("webhook_closed" if closed else "webhook_opened", job_class=job_class)
-    return flag
+    return said
 
 
-def _flag(ports: Ports, by: str, why: str, *, expected: str) -> Flag:
+def flag(ports: Ports, by: str, why: str, *, expected: str) -> Flag:
+    """The signature under a change. InvalidInput without a reason: whoever comes later reads it."""
     if not why.strip():
         raise InvalidInput("reason", got="an empty string", expected=expected)
     return Flag(by=by, why=why, at_ms=ports.clock.now_ms())

@@ -59,13 +59,6 @@ def replace(ports: Ports, settings: ClassSettings, job_id: str, other: Admitted,
     ports.log.event("job_replaced", job_class=job.job_class)
 
 
-def signed(ports: Ports, *, by: str, why: str) -> Flag:
-    """The word under a change. InvalidInput without a reason: whoever comes later reads it."""
-    if not why.strip():
-        raise InvalidInput("reason", got="an empty string", expected="why this is done")
-    return Flag(by=by, why=why.strip(), at_ms=ports.clock.now_ms())
-
-
 def dead_job(ports: Ports, job_id: str) -> Job:
     """The row, if an operator may move it now. Raises `InvalidInput` otherwise."""
     job = ports.ledger.read_job(job_id)

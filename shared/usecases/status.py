@@ -57,10 +57,28 @@ class ClassStatus:
     eta_s: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """One look at a class and the ticks that control remembers, oldest first."""
+
+    at_ms: int
+    status: ClassStatus
+    ticks: tuple[TickLine, ...]
+
+
+def watched(ports: Ports, settings: ClassSettings) -> Watched:
+    """One read of control."""
+    control, now_ms = ports.ledger.read_control(settings.name), ports.clock.now_ms()
+    return Watched(at_ms=now_ms, status=_status(ports, settings, control, now_ms, exact=False), ticks=control.history)
+
+
 def class_status(ports: Ports, settings: ClassSettings, *, exact: bool) -> ClassStatus:
     """One read of control, whatever the ledger holds; `exact` counts the rows as well, all pages of the index."""
     control = ports.ledger.read_control(settings.name)
-    now_ms = ports.clock.now_ms()
+    return _status(ports, settings, control, ports.clock.now_ms(), exact=exact)
+
+
+def _status(ports: Ports, settings: ClassSettings, control: Control, now_ms: int, *, exact: bool) -> ClassStatus:
     last = control.history[-1] if control.history else None
     rows = _counted(ports, settings, now_ms) if exact else (None if last is None else _of_tick(last))
     eta = None if rows is None else _eta(control, rows)

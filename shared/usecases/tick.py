@@ -5,15 +5,13 @@ The middle step is `shared.core.pacing.plan_tick`; everything here reads for it 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shared.core import stats
+from shared.core import tick_facts
 from shared.core.eta import drain_eta
-from shared.core.model import Counts, Nominee
-from shared.core.pacing import Snapshot, TickPlan, plan_tick
+from shared.core.pacing import TickPlan, plan_tick
 from shared.core.runs import (
     HISTORY_TICKS,
     RECENT_ADMISSIONS,
@@ -21,7 +19,6 @@ from shared.core.runs import (
     WEBHOOK,
     Admission,
     Busy,
-    Control,
     Ended,
     RunKey,
     Taken,
@@ -30,25 +27,18 @@ from shared.core.runs import (
     TickMemory,
 )
 from shared.core.settings import ClassSettings, UpstreamSettings
-from shared.core.stats import StatsWindow
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.claiming import claim_and_send
-from shared.usecases.counting import count_rows, read_inflight
+from shared.usecases.gathering import Gathered, gather, snapshot_of
 from shared.usecases.metering import emit_tick
 from shared.usecases.sweeping import sweep
-
-INDEX_LAG_MS: Final = 5_000
-"""How far behind the base table the index is taken to be, at most, when in-flight rows are counted."""
 
 LOCK_MARGIN_MS: Final = 10_000
 """How long the class lock outlasts the pacer's own end (rule 4)."""
 
 CLAIM_MARGIN_MS: Final = 10_000
 """How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
-
-STATS_WINDOWS: Final = 10
-P95_SAMPLES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,26 +66,6 @@ class TickReport:
     admitted: int = 0
     confirmed: int = 0
     swept: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
-    """Everything that the decision needs, as read after the lock was taken."""
-
-    control: Control
-    counts: Counts
-    inflight: list[Nominee]
-    windows: list[StatsWindow]
-    """The last closed minutes, newest first."""
-    now_ms: int
-
-    @property
-    def unseen_rows(self) -> int:
-        """What the index may not show yet: fresh admissions, and rows on their way between two of its entries."""
-        horizon = self.now_ms - INDEX_LAG_MS
-        recent = sum(admission.rows for admission in self.control.recent if admission.at_ms > horizon)
-        moved = stats.total(self.windows[:1], *stats.MOVES)
-        return recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
 
 
 def run_tick(
@@ -139,9 +109,9 @@ def _own(
 ) -> TickReport:
     stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
     try:
-        seen = gather(ports, settings)
+        seen = gather(ports, settings, upstream)
         sweeps_only = planned or request.repair or _revoked(request, seen)
-        plan = plan_tick(snapshot_of(settings, upstream, seen, resumed=sweeps_only), seen.now_ms)
+        plan = plan_tick(snapshot_of(settings, seen, resumed=sweeps_only), seen.now_ms)
         # Rule 5: planned before the first claim, so that nothing is ever planned twice.
         ours = sweeps_only or (
             ports.clock.now_ms() < stop_ms and ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
@@ -153,7 +123,14 @@ def _own(
         ports.ledger.drop_lock(key, owner=request.nonce)
         return _leave(ports, key, "lost")
     admitted, confirmed = claim_and_send(
-        ports, settings, plan, key=key, nonce=request.nonce, stop_ms=stop_ms, inflight=Counter(_matches(seen))
+        ports,
+        settings,
+        plan,
+        key=key,
+        nonce=request.nonce,
+        stop_ms=stop_ms,
+        inflight=Counter(_matches(seen)),
+        service_s=seen.measures.service_s.value,
     )
     swept = sweep(ports, settings, seen.inflight, now_ms=seen.now_ms)
     line = _line(key, seen, plan, admitted=admitted, confirmed=confirmed, swept=swept)
@@ -176,7 +153,7 @@ def _close(
     close = replace(_close_of(ports, seen, said), skipped=skipped)
     closed = ports.ledger.close_run(key, owner=request.nonce, close=close)
     if closed:
-        emit_tick(ports, settings, said, eta, seen.windows[:1])
+        emit_tick(ports, settings, seen, said, eta)
     return TickReport(
         run_id=key.run_id,
         outcome="closed" if closed else "lost",
@@ -202,57 +179,8 @@ def _nothing_done_because(request: TickRequest, seen: Gathered, line: TickLine) 
     return "nothing_to_do" if idle else ""
 
 
-def gather(ports: Ports, settings: ClassSettings) -> Gathered:
-    """Read control first: a pause that is committed after this read waits until this tick has let go of the lock."""
-    control = ports.ledger.read_control(settings.name)
-    now_ms = ports.clock.now_ms()
-    counts = count_rows(ports, settings, now_ms)
-    inflight = read_inflight(ports, settings)
-    return Gathered(
-        control=control,
-        counts=counts,
-        inflight=inflight,
-        windows=ports.ledger.read_stats(settings.name, windows_ms=_closed_windows(now_ms)),
-        now_ms=now_ms,
-    )
-
-
-def snapshot_of(
-    settings: ClassSettings, upstream: UpstreamSettings | None, seen: Gathered, *, resumed: bool
-) -> Snapshot:
-    return Snapshot(
-        interval_s=settings.tick_interval_s,
-        lateness_s=settings.lateness_s,
-        live_share=settings.live_share,
-        max_inflight=settings.max_inflight,
-        concurrency=settings.slots,
-        upstream_rate_per_s=None if upstream is None else upstream.limit_per_s,
-        upstream_share=settings.upstream_share,
-        calls_per_job=settings.declared_calls_per_job,
-        service_s=settings.declared_service_s,
-        planned_at_ms=seen.control.planned_at_ms,
-        carry=seen.control.carry,
-        waiting=seen.counts.eligible,
-        in_flight=len(seen.inflight),
-        unseen=seen.unseen_rows,
-        paused=not seen.control.admits,
-        resumed=resumed,
-    )
-
-
 def _matches(seen: Gathered) -> list[str]:
     return [nominee.match_id for nominee in seen.inflight]
-
-
-def _closed_windows(now_ms: int) -> list[int]:
-    running_ms = stats.window_of(now_ms)
-    return [running_ms - number * stats.WINDOW_MS for number in range(1, STATS_WINDOWS + 1)]
-
-
-def _p95_chunk_ms(seen: Gathered) -> int | None:
-    """The last measured value stands while there are too few samples for a new one."""
-    measured_ms = stats.percentile_ms(seen.windows, 0.95, at_least=P95_SAMPLES)
-    return seen.control.p95_chunk_ms if measured_ms is None else math.ceil(measured_ms)
 
 
 def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirmed: int, swept: int) -> TickLine:
@@ -275,6 +203,7 @@ def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirm
         binding=plan.binding.value,
         oldest_age_s=0 if oldest_ms is None else max(0, (seen.now_ms - oldest_ms) // 1000),
         eta_s=None,
+        facts=tick_facts.pack(plan.snapshot),
     )
 
 
@@ -287,4 +216,4 @@ def _close_of(ports: Ports, seen: Gathered, line: TickLine) -> TickClose:
     if line.admitted:
         recent = (*recent, Admission(at_ms=ports.clock.now_ms(), rows=line.admitted))[-RECENT_ADMISSIONS:]
     history = (*seen.control.history, line)[-HISTORY_TICKS:]
-    return TickClose(recent=recent, history=history, p95_chunk_ms=_p95_chunk_ms(seen))
+    return TickClose(recent=recent, history=history, measures=seen.measures)

@@ -12,7 +12,7 @@ from tests.bench.conftest import ROOT, Results
 
 pytestmark = pytest.mark.bench
 
-MOST_CODE_KIB = 512
+MOST_CODE_KIB = 1024
 MOST_LAYER_MIB = 25
 LAMBDA_MIB = 250
 """Lambda's bound on a function with its layers, unpacked."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,14 +57,14 @@ def test_claiming_and_sending_costs_little_more_than_the_bare_calls(results: Res
     for _ in range(ROUNDS):  # in turns, so that a busy moment meets both
         for side, measured in rounds.items():
             measured.append(measure(side))
-    median = {
-        (side, figure): statistics.median(each[figure] for each in measured)
+    best = {  # other load only ever adds
+        (side, figure): min(each[figure] for each in measured)
         for side, measured in rounds.items()
         for figure in ("wall_s", "cpu_s")
     }
-    wall, cpu = (median["ours", figure] / median["bare", figure] for figure in ("wall_s", "cpu_s"))
+    wall, cpu = (best["ours", figure] / best["bare", figure] for figure in ("wall_s", "cpu_s"))
     peak_mib = max(each["peak_mib"] for each in rounds["ours"])
-    took = {side: f"{median[side, 'wall_s']:.2f} s, {median[side, 'cpu_s']:.2f} s CPU" for side in rounds}
+    took = {side: f"{best[side, 'wall_s']:.2f} s, {best[side, 'cpu_s']:.2f} s CPU" for side in rounds}
     calls = f"bare boto3: {ROWS:,} UpdateItem + {ROWS // 10} SendMessageBatch of {LATENCY_S * 1000:.0f} ms, 32 threads"
     results.add("claims", calls, took["bare"])
     results.add("claims", f"a tick that claims and sends {ROWS:,} rows", f"{took['ours']}: {wall:.2f} x", f"{MOST} x")

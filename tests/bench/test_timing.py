@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -30,7 +31,8 @@ GUESSES: Final = {
 
 def samples_ns() -> dict[str, list[int]]:
     """Interleaved in a new order each round, so that whatever else the machine does falls on all of them alike."""
-    order, found = random.Random(7), {name: [] for name in GUESSES}  # type: dict[str, list[int]]
+    order = random.Random(7)
+    found: dict[str, list[int]] = {name: [] for name in GUESSES}
     names = list(GUESSES)
     clock, secrets = time.perf_counter_ns, (SECRET, PREVIOUS)
     for _ in range(ROUNDS):
@@ -51,7 +53,7 @@ def low_half(values: list[int]) -> list[int]:
 
 def welch_t(one: list[int], other: list[int]) -> float:
     spread = statistics.variance(one) / len(one) + statistics.variance(other) / len(other)
-    return (statistics.fmean(one) - statistics.fmean(other)) / spread**0.5
+    return (statistics.fmean(one) - statistics.fmean(other)) / math.sqrt(spread)
 
 
 def naive(guess: bytes, secret: bytes) -> bool:

@@ -21,7 +21,10 @@ URLS = {"live": f"{QUEUES}/l.fifo", "recovery": f"{QUEUES}/r.fifo"}
 OUTPUTS = {"TableName": "T", "BucketName": "B", "PacerName": "P", "QueueUrls": json.dumps({"replays": URLS})}
 
 
-@pytest.mark.parametrize("command", ["submit", "status", "pause", "resume", "guard"])
+@pytest.mark.parametrize(
+    "command",
+    ["submit", "status", "explain", "watch", "dead", "retry", "skip", "replace", "pause", "halt", "resume", "guard"],
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = CliRunner().invoke(main, [command, "--help"])
 

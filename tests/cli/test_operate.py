@@ -33,17 +33,21 @@ def test_a_resume_lets_the_next_tick_admit_and_says_what_it_ended() -> None:
     world = World()
     submitted(world, 5)
     world.run("pause", CLASS, "--reason", "why", "--by", "ada")
-    result = world.run("resume", CLASS)
+    result = world.run("resume", CLASS, "--reason", "it answers again", "--by", "bob")
 
-    assert result.stdout == "replays: resumed. It was paused by ada: why\n"
-    assert world.run("resume", CLASS).stdout == "replays: was not paused.\n"
+    assert result.stdout.startswith("replays: resumed by bob: it answers again\n  it was paused by ada: why\n")
+    assert 'undo: python -m ops pause replays --reason "..."' in result.stdout
+    resumed = world.sluice.ledger.read_control(CLASS).resumed
+    assert resumed is not None
+    assert (resumed.by, resumed.why) == ("bob", "it answers again")
+    assert world.run("resume", CLASS, "--reason", "x").stdout == "replays: was not paused.\n"
     assert world.sluice.drain(max_ms=600_000)
 
 
 def test_both_speak_json() -> None:
     world = World()
     paused = json.loads(world.run("pause", CLASS, "--reason", "why", "--by", "ada", "--json").stdout)
-    resumed = json.loads(world.run("resume", CLASS, "--json").stdout)
+    resumed = json.loads(world.run("resume", CLASS, "--reason", "x", "--json").stdout)
 
     assert (paused["pause"]["by"], paused["pause"]["why"]) == ("ada", "why")
     assert (resumed["pause"], resumed["was"]) == (None, paused["pause"])
@@ -53,7 +57,10 @@ def test_both_speak_json() -> None:
     ("arguments", "sentence"),
     [
         (("pause", "replay", "--reason", "x"), "error: CLASS: got an unknown class, expected one of replays"),
-        (("resume", "x"), "error: CLASS: got an unknown class, expected one of replays\n"),
+        (("resume", "x", "--reason", "x"), "error: CLASS: got an unknown class, expected one of replays\n"),
+        (("resume", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is resumed\n"),
+        (("halt", "replayz", "--reason", "x"), "expected one of replays; did you mean replays?\n"),
+        (("halt", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is halted\n"),
         (("pause", CLASS, "--reason", " "), "error: reason: got an empty string, expected why the class is paused\n"),
         (("pause", CLASS, "--reason", "x", "--by", ""), "error: --by: got nothing, expected who you are"),
     ],
@@ -64,6 +71,38 @@ def test_what_is_wrong_is_one_sentence(arguments: tuple[str, ...], sentence: str
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert World().sluice.ledger.read_control(CLASS).pause is None
+
+
+def test_a_halt_also_makes_workers_give_their_jobs_back_and_a_resume_ends_it() -> None:
+    world = World()
+    world.sluice.submit(
+        [NewJob(job_id="long", job_class=CLASS, match_id="m", payload='{"chunks": 40, "chunk_ms": 5000}')]
+    )
+    world.sluice.run(61_000)
+    result = world.run("halt", CLASS, "--reason", "empty summaries", "--by", "ada")
+    world.sluice.run(120_000)
+
+    assert "replays: halted by ada: empty summaries" in result.stdout
+    row = world.rows["long"]
+    assert (row.state, row.attempts, row.last_error) == ("waiting", 0, "halted")
+    assert row.cursor, "what was done is kept"
+    said = world.run("resume", CLASS, "--reason", "mended").stdout
+    assert "it was halted by ada: empty summaries" in said
+    assert "python -m ops halt replays" in said, "what undoes it is what was ended"
+    assert world.sluice.drain(max_ms=900_000)
+
+
+@pytest.mark.parametrize("command", ["pause", "halt", "resume"])
+def test_a_dry_run_writes_nothing_and_says_what_it_would_do(command: str) -> None:
+    world = World()
+    submitted(world, 3)
+    before = world.sluice.ledger.writes.copy()
+    result = world.run(command, CLASS, "--reason", "x", "--dry-run")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Dry run, nothing was changed.\nreplays: ")
+    assert world.sluice.ledger.writes == before
+    assert world.run(command, CLASS, "--dry-run").exit_code == 2, "a rehearsal needs its reason too"
 
 
 # -- a class that goes

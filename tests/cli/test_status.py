@@ -9,22 +9,10 @@ from typing import Any
 
 import pytest
 
-from ops.sim.sluice_world import SimSluice
 from ops.wording import duration
-from shared.core.model import NewJob
-from tests.cli.world import CLASS, World, settings
+from tests.cli.world import CLASS, World, worked
 
 NOTHING_READ = {"read_control": 1}
-
-
-def worked(jobs: int, *, minutes: int, **changes: Any) -> World:
-    """A world in which this many jobs of 10 s each were submitted and worked for a while."""
-    world = World(sluice=SimSluice(settings(declared_service_s=10.0, **changes), seed=1))
-    payload = '{"chunk_ms": 10000}'
-    new = [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload) for n in range(jobs)]
-    world.sluice.submit(new)
-    world.sluice.run(minutes * 60_000)
-    return world
 
 
 def figures(world: World, *options: str) -> dict[str, Any]:

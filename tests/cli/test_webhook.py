@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ops.sim.sluice_world import SimSluice
-from shared.core.runs import Flag
+from shared.core.flags import Flag
 from tests.cli.world import CLASS, World, settings
 
 BECAUSE = ("--reason", "a token was printed", "--by", "ada")

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from ops.cli import main
 from ops.sim.sluice_world import SimSluice
-from shared.core.model import Job
+from shared.core.model import Job, NewJob
 from shared.core.settings import ClassSettings, Settings
 from shared.ports import Ports
 
@@ -48,6 +48,16 @@ class World:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.output
         return result
+
+
+def worked(jobs: int, *, minutes: int, **changes: Any) -> World:
+    """A world in which this many jobs of 10 s each were submitted and worked for a while."""
+    world = World(sluice=SimSluice(settings(declared_service_s=10.0, **changes), seed=1))
+    payload = '{"chunk_ms": 10000}'
+    new = [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload) for n in range(jobs)]
+    world.sluice.submit(new)
+    world.sluice.run(minutes * 60_000)
+    return world
 
 
 # -- lines of a file

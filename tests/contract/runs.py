@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shared.core.flags import Flag
+from shared.core.measures import Measure, Measures, Origin
 from shared.core.model import LaneCounts
 from shared.core.runs import Admission, Carry, RunKey, TakeResult, TickClose, TickLine, TickMemory
 from shared.ports import Ledger
@@ -14,6 +15,12 @@ KEY = RunKey.of(CLASS, NOW_MS)
 NEXT = RunKey.of(CLASS, NOW_MS + 60_000)
 UNTIL_MS = NOW_MS + 50_000
 PLAN = TickMemory(budget=7, carry=Carry(live=-300_000_000, recovery=600_000_000), planned_at_ms=NOW_MS)
+MEASURES = Measures(
+    calls_per_job=Measure(value=2.5, origin=Origin.MEASURED, samples=40),
+    chunks_per_job=None,
+    service_s=Measure(value=1.0, origin=Origin.DECLARED),
+    long_chunk_s=Measure(value=0.75, origin=Origin.REMEMBERED, samples=20),
+)
 FLAG = Flag(by="operator@example", why="quota – bis morgen", at_ms=NOW_MS)
 
 
@@ -39,7 +46,7 @@ def a_line(number: int = 0, *, eta_s: float | None = 81.25) -> TickLine:
 
 
 CLOSE = TickClose(
-    p95_chunk_ms=1234,
+    measures=MEASURES,
     recent=(Admission(at_ms=NOW_MS, rows=7),),
     history=(a_line(), a_line(1, eta_s=None), replace(a_line(2), rate_per_s=2.0)),
 )

@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.runs import Busy, Carry, Control, Ended, Run, RunKey, RunState, Taken
 from shared.ports import Ledger
-from tests.contract.runs import CLOSE, FLAG, KEY, NEXT, PLAN, UNTIL_MS, take
+from tests.contract.runs import CLOSE, FLAG, KEY, MEASURES, NEXT, PLAN, UNTIL_MS, take
 from tests.contract.worlds import CLASS, NOW_MS
 
 # -- admission
@@ -164,7 +164,7 @@ def test_closing_writes_the_memory_and_frees_the_lock(admitted: Ledger, planned:
     run, control = admitted.read_run(KEY), admitted.read_control(CLASS)
     assert run is not None
     assert run.state is RunState.CLOSED
-    assert (control.recent, control.history, control.p95_chunk_ms) == (CLOSE.recent, CLOSE.history, 1234)
+    assert (control.recent, control.history, control.measures) == (CLOSE.recent, CLOSE.history, MEASURES)
     assert (control.lock_owner, control.lock_run_id, control.lock_until_ms) == ("", "", 0)
     assert control.carry == (PLAN.carry if planned else Carry())
     assert take(admitted, NEXT, owner="two") == Taken(planned=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from infra.job_class import class_faults, class_id, rate, two_ticks_s
-from infra.stack import stack_faults
+from infra.stack_faults import stack_faults
 from shared.core.model import Lane
 from shared.core.settings import ClassSettings, Settings
 from tests.infra.shape import Shape, arn, environment, text

@@ -13,6 +13,8 @@ from aws_cdk.assertions import Template
 from infra.bundle import Bundle
 from infra.stack import SluiceStack
 from infra.webhook import ACCESS_LOG, DOOR_TIMEOUT_S, INTEGRATION_TIMEOUT_MS
+from shared.aws.clients import HASTY_LEDGER, SECRETS, TRIGGER
+from shared.aws.table import PAUSES_S
 from shared.core.admission import Reason
 from shared.core.settings import ClassSettings, Schedule, Settings, WebhookSettings
 from shared.usecases.admit import NO_CLASS, refused_metric
@@ -66,6 +68,9 @@ def test_one_route_leads_to_the_function_and_the_gateway_waits_ten_seconds(door:
     assert integration["PayloadFormatVersion"] == "2.0"
     assert integration["TimeoutInMillis"] == INTEGRATION_TIMEOUT_MS == 10_000
     assert function["Timeout"] == DOOR_TIMEOUT_S > INTEGRATION_TIMEOUT_MS / 1000
+    # The slowest request: both stages of the secret, control, the admission, the pacer.
+    slowest_s = 2 * SECRETS.worst_s + 2 * HASTY_LEDGER.worst_s + TRIGGER.worst_s
+    assert slowest_s + sum(PAUSES_S) < DOOR_TIMEOUT_S
     assert function["Handler"] == "functions.webhook.handler.handler"
 
 

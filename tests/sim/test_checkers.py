@@ -53,7 +53,13 @@ def step(name: str, before: Job, after: Job, sluice: SimSluice) -> Step:
 
 
 def claimed(**changes: Any) -> Job:
-    fields = {"state": State.QUEUED, "epoch": 1, "run_id": KEY.run_id, "nonce": "tick-1", "lane": Lane.RECOVERY}
+    fields: dict[str, Any] = {
+        "state": State.QUEUED,
+        "epoch": 1,
+        "run_id": KEY.run_id,
+        "nonce": "tick-1",
+        "lane": Lane.RECOVERY,
+    }
     return row(**(fields | changes))
 
 

@@ -99,7 +99,9 @@ def held() -> SimSluice:
 
 def test_after_a_skip_the_successors_go_on_in_order() -> None:
     sluice = held()
-    sluice.command("skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op"))
+    sluice.command(
+        "skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op")
+    )
     assert sluice.drain(HOUR_MS)
     assert sluice.rows["j2"].state is State.SKIPPED
     assert [sluice.rows[job_id].state for job_id in ("j4", "j6")] == [State.DONE] * 2
@@ -119,7 +121,10 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
     sluice = held()
     other = Job(job_id="j2b", job_class=CLASS, match_id=sluice.rows["j2"].match_id, payload="{}", due_ms=0, nonce="op")
     job_class = sluice.settings.classes[CLASS]
-    sluice.command("replace", lambda: repair.replace(sluice.ports, job_class, "j2", Admitted(job=other, body=None), word=WORD, nonce="op"))
+    sluice.command(
+        "replace",
+        lambda: repair.replace(sluice.ports, job_class, "j2", Admitted(job=other, body=None), word=WORD, nonce="op"),
+    )
     assert sluice.drain(HOUR_MS)
     assert sluice.rows["j2"].state is State.REPLACED
     assert (sluice.rows["j2b"].seq, sluice.rows["j2b"].state) == (sluice.rows["j2"].seq, State.DONE)
@@ -128,7 +133,9 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
 
 def test_a_skipped_job_cannot_be_retried() -> None:
     sluice = held()
-    sluice.command("skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op"))
+    sluice.command(
+        "skip", lambda: repair.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op")
+    )
     with pytest.raises(InvalidInput, match="a job that is not dead"):
         sluice.command("retry", lambda: repair.retry(sluice.ports, "j2", word=WORD, nonce="op"))
 

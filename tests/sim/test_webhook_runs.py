@@ -11,7 +11,7 @@ from ops.sim.faults import CrashOn, FaultOn, Stall, When
 from ops.sim.invocations import Invocation
 from ops.sim.world import START_MS
 from shared.core.flags import Flag
-from shared.core.model import State
+from shared.core.model import Lane, State
 from shared.core.runs import WEBHOOK, RunKey, RunState, minutes_to_look_at
 from shared.core.settings import Schedule
 from shared.usecases.pace import PaceReport, pace
@@ -224,3 +224,24 @@ def test_a_tick_looks_back_as_far_as_a_run_may_lie_and_ahead_as_far_as_one_may_c
     assert (fresh[0], fresh[-1]) == (now_ms - 24 * 3_600_000 - 120_000, now_ms)
     assert all(later - earlier == MINUTE_MS for earlier, later in pairwise(fresh))
     assert minutes_to_look_at((), **(look | {"now_ms": now_ms + 30_000}))[-1] == now_ms + MINUTE_MS
+
+
+# -- without anybody who may start a run
+
+
+@pytest.mark.parametrize("changes", [BY_WEBHOOK, BOTH], ids=["repair", "runs"])
+def test_without_the_schedulers_identity_no_run_appears_and_what_is_in_flight_is_acknowledged(
+    changes: dict[str, Any],
+) -> None:
+    sluice = bench(changes)
+    admitted(sluice, 1)
+    sluice.ended(asked(sluice, 1, at_s=60))  # messages are in flight now
+    claimed = sluice.claimed()
+    sluice.schedules[CLASS].enabled = False
+    sluice.switch(True)  # the workers
+    sluice.run(30 * MINUTE_MS)
+    assert len(sluice.ledger.runs) == 1
+    assert sluice.claimed() == claimed > 0
+    assert sluice.ledger.states[State.DONE] == claimed
+    assert sluice.ledger.states[State.QUEUED] == 0
+    assert not any(sluice.queued(lane) for lane in Lane)

@@ -32,8 +32,9 @@ TWENTY_A_TICK: Final[dict[str, Any]] = {"slots": 4, "declared_service_s": 12.0}
 
 
 def settings(*, limit_per_s: float | None = None, retry: RetrySettings | None = None, **changes: Any) -> Settings:
-    """One class. With `limit_per_s` it calls an upstream of that limit once a chunk, otherwise none."""
-    fields: dict[str, Any] = {"kind": "sim", "slots": 20, "declared_service_s": 0.5, "retry": retry or RetrySettings()}
+    """One class, paced by what is declared of it. With `limit_per_s` it calls an upstream of that limit once a chunk, otherwise none."""
+    fields: dict[str, Any] = {"kind": "sim", "slots": 20, "declared_service_s": 0.5, "measured": False}
+    fields["retry"] = retry or RetrySettings()
     upstreams = {}
     if limit_per_s is not None:
         upstreams["inference"] = UpstreamSettings(name="inference", endpoint="http://upstream", limit_per_s=limit_per_s)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from shared.config import load_settings, parse_settings
-from shared.config_rules import GENERAL, RETRY, UPSTREAM, Section
+from shared.config_rules import GENERAL, RETRY, Section
 from shared.config_triggers import CLASS, WEBHOOK
+from shared.config_upstreams import UPSTREAM
 from shared.core.model import Lane
 from shared.core.settings import ClassSettings, Consequence, RetrySettings, Settings, UpstreamSettings
 from shared.errors import ConfigError
@@ -81,8 +82,9 @@ def test_a_whole_number_serves_where_a_fraction_may_stand() -> None:
 )
 def test_every_field_of_the_settings_has_a_rule_and_every_rule_a_field(section: Section) -> None:
     tables = {"name", "upstreams", "classes", *section.inner}
+    tables |= {"shares"} if section is UPSTREAM else set()  # derived from the classes
     # A class opens itself to the webhook with a key that the whole settings have a table of.
-    tables |= {"webhook"} if section is GENERAL else set()
+    tables |= {"webhook", "producers"} if section is GENERAL else set()
 
     assert {field.name for field in dataclasses.fields(section.target)} - tables == set(section.rules)
 
@@ -232,8 +234,8 @@ def test_every_fault_is_reported_at_once() -> None:
 
     assert [fault.partition(":")[0] for fault in faults(text)] == [
         "sluice.pacer_memory_mb",
-        "upstreams.a.endpoint",
         "upstreams.a.limit_per_s",
+        "upstreams.a.endpoint",
         "classes.b.kind",
         "classes.b.slots",
         "classes.b.upstream",

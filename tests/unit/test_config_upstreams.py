@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.config import parse_settings
+from shared.core.settings import UpstreamApi
 from tests.unit.test_config import UPSTREAM_TABLE, a_class, faults
 
 BAD_UPSTREAMS = [
@@ -14,6 +15,10 @@ BAD_UPSTREAMS = [
     ('endpoint = "https://[bad"', "endpoint: got a string, expected an http:// or https:// URL"),
     ('endpoint = "https://a:b"', "endpoint: got a string, expected an http:// or https:// URL"),  # no port
     ('endpoint = "https://a b"', "endpoint: got a string, expected an http:// or https:// URL"),
+    ('api = "grpc"', 'api: got "grpc", expected one of http, bedrock-converse'),
+    ('model = "eu.some.model-v1:0"', "model: got"),  # with an endpoint that knows no models
+    ('model = "with spaces"', 'model: got "with spaces", expected the id or ARN of a Bedrock model'),
+    ("max_tokens = 0", "max_tokens: got 0, expected a whole number from 1 to 100000"),
     (
         "limit_per_s = 0",
         "limit_per_s: got 0, expected a number above 0, at most 100000",
@@ -59,3 +64,36 @@ def test_an_address_is_not_repeated_however_short_it_is() -> None:
     text = UPSTREAM_TABLE.replace("https://inference", "ftp://me:CANARY@inference") + a_class()
 
     assert "CANARY" not in "".join(faults(text))
+
+
+def test_an_upstream_without_an_address_is_told_which_one_is_missing() -> None:
+    (fault,) = faults("[upstreams.inference]\nlimit_per_s = 8\n" + a_class('upstream = "inference"'))
+
+    assert fault.startswith("upstreams.inference.endpoint: got nothing, expected an http:// or https:// URL with api =")
+
+
+def test_a_model_of_bedrock_needs_no_address() -> None:
+    text = '[upstreams.inference]\napi = "bedrock-converse"\nmodel = "eu.some.model-v1:0"\nlimit_per_s = 8\n'
+    found = parse_settings(text + a_class('upstream = "inference"')).upstreams["inference"]
+
+    assert (found.api, found.model, found.max_tokens) == (UpstreamApi.CONVERSE, "eu.some.model-v1:0", 1024)
+
+
+def test_an_address_beside_a_model_is_refused_and_not_repeated() -> None:
+    text = (
+        UPSTREAM_TABLE + 'api = "bedrock-converse"\nmodel = "eu.some.model-v1:0"\n' + a_class('upstream = "inference"')
+    )
+    (fault,) = faults(text)
+
+    assert fault.startswith(
+        "upstreams.inference.endpoint: got a string, expected an http:// or https:// URL with api ="
+    )
+
+
+def test_a_model_that_is_not_named_is_a_fault() -> None:
+    text = '[upstreams.inference]\napi = "bedrock-converse"\nlimit_per_s = 8\n' + a_class('upstream = "inference"')
+
+    assert faults(text) == [
+        "upstreams.inference.model: got nothing, expected the id or ARN of a Bedrock model or inference profile"
+        ' with api = "bedrock-converse", nothing without it'
+    ]

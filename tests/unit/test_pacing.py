@@ -254,7 +254,8 @@ def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -
         ),
         now_ms,
     )
-    assert replace(again, factors=(), planned_at_ms=0) == replace(plan, factors=(), planned_at_ms=0)
+    same = {"factors": (), "planned_at_ms": 0, "snapshot": snapshot}
+    assert replace(again, **same) == replace(plan, **same)
     assert said["budget"] == plan.budget
 
 

@@ -217,7 +217,8 @@ def test_the_longest_list_of_the_longest_keys_has_outputs_that_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [{}, [], None, {"screenshots": "a"}, {"screenshots": [1]}, {"screenshots": [""]}, {"screenshots": ["a"] * 1001}]
+    "payload",
+    [{}, [], None, {"screenshots": "a"}, {"screenshots": [1]}, {"screenshots": [""]}, {"screenshots": ["a"] * 1001}],
 )
 def test_a_payload_without_a_list_of_keys_is_the_jobs_failure(payload: Any) -> None:
     with pytest.raises(BadPayload, match="screenshots"):

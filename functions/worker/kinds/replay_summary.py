@@ -12,10 +12,17 @@ from typing import Any, Final
 
 from shared.core.model import Job
 from shared.core.stats import TOKENS
-from shared.errors import BadPayload
+from shared.errors import BadAnswer, BadPayload
 from shared.kind import Chunk, ChunkContext
 
 SEGMENT_BYTES: Final = 2048
+
+INSTRUCTIONS: Final = (
+    "You are given one segment of a match's record, which may begin or end inside a game. Answer with one JSON"
+    ' object and nothing else: {"summary": {"players": [names], "half_moves": n, "captures": n, "checks": n,'
+    ' "results": [results], "opening_line": text, "closing_line": text}}. Leave out what the segment does not say.'
+)
+"""For an upstream that is a model. An inference API with a task of its own may ignore it."""
 
 calls_per_chunk: Final = 1
 
@@ -26,8 +33,12 @@ def process_chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:
     if not data:
         raise BadPayload("replay_key: an object without content")
     segment = cut(data, SEGMENT_BYTES)
-    answer = context.call_upstream({"text": segment.decode("utf-8", "replace"), "segment": number})
+    answer = context.call_upstream(
+        {"instructions": INSTRUCTIONS, "text": segment.decode("utf-8", "replace"), "segment": number}
+    )
     context.count(TOKENS, _tokens(answer))
+    if not isinstance(answer.get("summary"), dict):
+        raise BadAnswer("summary: expected an object")
     output = {"segment": number, "bytes": len(segment), "summary": answer["summary"]}
     if len(segment) < len(data):
         return Chunk(next_cursor=f"{number + 1:06d}:{offset + len(segment)}", output=output)

@@ -1,0 +1,21 @@
+"""Lambda entry of the intake: one `match.ended` event of the game's bus."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from shared.aws.wiring import host
+from shared.errors import ConfigError
+from shared.usecases.produce import produce_match
+
+
+def handler(event: Any, _context: Any) -> dict[str, int]:
+    """Event: EventBridge's. Its detail: {"match_id", "replays": [key, ...], "screenshots": [key, ...]}. What it raises
+    makes Lambda invoke it again, and then set the event aside."""
+    here = host()
+    producer = here.settings.producers.match_ended
+    if producer is None:
+        raise ConfigError(["producers.match_ended: got nothing, expected a table"])
+    report = produce_match(here.ports, here.settings, producer, event, nonce=uuid.uuid4().hex)
+    return {"created": report.created, "existing": report.existing}

@@ -1,0 +1,216 @@
+"""The rows of the alarm table that every job class has. The metrics are what a closed tick emits, once a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from infra.observability import ABOVE, AS_BEFORE, AT_LEAST, BAD, BELOW, GOOD, AlarmSpec
+from shared.core.settings import ClassSettings, UpstreamSettings
+
+DIMENSION: Final = "JobClass"
+
+NEAR_THE_WALL: Final = 0.8
+"""Of the time that a chunk may take: the function's timeout less the margin for its commit."""
+
+SLOWER_SHARE: Final = 0.1
+"""Of an interval: an ETA that falls by this much less from tick to tick slows down; less is noise."""
+
+NO_STARTS_S: Final = 600
+"""On top of the five minutes that the metric looks back over: 15 minutes without a start."""
+
+LONGEST_INTERVAL_FOR_STARTS_S: Final = 600
+"""A class that ticks more rarely has idle minutes between two ticks by design; its stalled alarm has to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """`runbook` is the heading, and the end of the alarm's name."""
+
+    runbook: str
+    metric: str
+    comparison: cloudwatch.ComparisonOperator
+    threshold: float
+    periods: int
+    means: str
+    of_periods: int = 0
+    statistic: str = "Maximum"
+    missing: cloudwatch.TreatMissingData = AS_BEFORE
+
+
+def class_alarms(
+    prefix: str, settings: ClassSettings, upstream: UpstreamSettings | None, *, namespace: str
+) -> Iterator[AlarmSpec]:
+    """Every alarm of one class, in periods of its own tick interval."""
+    rows = [*_drain_rows(settings), *_pool_rows(settings), *_row_rows(settings)]
+    if upstream is not None:
+        rows += _upstream_rows(settings, upstream)
+    for row in rows:
+        yield AlarmSpec(
+            name=f"{prefix}{row.runbook}",
+            metric=cloudwatch.Metric(
+                namespace=namespace,
+                metric_name=row.metric,
+                dimensions_map={DIMENSION: settings.name},
+                statistic=row.statistic,
+                period=Duration.seconds(settings.tick_interval_s),
+            ),
+            threshold=row.threshold,
+            comparison=row.comparison,
+            periods=row.periods,
+            of_periods=row.of_periods or row.periods,
+            missing=row.missing,
+            means=f"{settings.name}: {row.means}",
+            runbook=row.runbook,
+        )
+
+
+def _drain_rows(settings: ClassSettings) -> Iterator[_Row]:
+    """When will it be over. Between ticks without an ETA the state stays: a gap is no good news."""
+    yield _Row(
+        runbook="DrainEta",
+        metric="DrainEtaMinutes",
+        comparison=ABOVE,
+        threshold=round(settings.eta_objective_s / 60, 6),
+        periods=3,
+        means="the drain takes longer than its objective. `ops explain` names what binds it: raise that (slots, the"
+        " upstream's limit or share), or tell those who wait.",
+    )
+    yield _Row(
+        runbook="DrainEtaGrowing",
+        metric="DrainEtaChangeMinutes",
+        comparison=ABOVE,
+        threshold=0,
+        periods=3,
+        missing=GOOD,
+        means="the ETA rose for three ticks: more arrives than is finished. Change: slow the producers, or raise what"
+        " `ops explain` says binds the rate (slots, upstream_share, the upstream's limit).",
+    )
+    yield _Row(
+        runbook="DrainEtaAccelerating",
+        metric="DrainEtaAccelerationMinutes",
+        comparison=ABOVE,
+        threshold=round(SLOWER_SHARE * settings.tick_interval_s / 60, 6),
+        periods=3,
+        missing=GOOD,
+        means="the drain slowed down three ticks running. Look at refusals, retries and arrivals before it stalls.",
+    )
+    yield _Row(
+        runbook="DrainStalled",
+        metric="DrainStalled",
+        comparison=AT_LEAST,
+        threshold=1,
+        periods=3,
+        means="it will not drain: nothing is finished, or more arrives than is. Look at the worker's log, then at"
+        " `ops explain`.",
+    )
+    yield _Row(
+        runbook="DeferredAtZero",
+        metric="DeferredAtZero",
+        comparison=AT_LEAST,
+        threshold=1,
+        periods=3,
+        missing=GOOD,
+        means="every tick admits all that waits, and yet the drain takes more than two ticks: deferred rows are pinned"
+        " at zero, the backlog lies in the queue. Change: raise declared_service_s to what jobs take, or lower"
+        " max_inflight, or give the workers the slots that are configured.",
+    )
+
+
+def _pool_rows(settings: ClassSettings) -> Iterator[_Row]:
+    """The pacer and the workers."""
+    yield _Row(
+        runbook="NoTick",
+        metric="Ticks",
+        statistic="Sum",
+        comparison=BELOW,
+        threshold=1,
+        periods=2,
+        missing=BAD,
+        means="no tick has closed for two intervals: nothing is admitted and nothing is repaired. Look at the schedule,"
+        " the lost ticks and the pacer's log.",
+    )
+    wall_s = settings.function_timeout_s - settings.chunk_margin_s
+    yield _Row(
+        runbook="ChunkNearTheWall",
+        metric="P95ChunkSeconds",
+        comparison=ABOVE,
+        threshold=round(NEAR_THE_WALL * wall_s, 6),
+        periods=3,
+        means=f"the 95th percentile of a chunk is near the {wall_s:g} s that it may take: soon chunks are cut off and"
+        " run again. Change: make chunks smaller in the kind, or raise function_timeout_s.",
+    )
+    if settings.tick_interval_s <= LONGEST_INTERVAL_FOR_STARTS_S:
+        yield _Row(
+            runbook="NoStarts",
+            metric="WaitingWithoutStarts",
+            comparison=AT_LEAST,
+            threshold=1,
+            periods=max(1, ceil(NO_STARTS_S / settings.tick_interval_s)),
+            missing=GOOD,
+            means="rows wait, the class is not paused, and no worker has begun anything for 15 minutes. Look at the"
+            " event source mappings, the worker's errors and its concurrency.",
+        )
+    yield _Row(
+        runbook="HopCap",
+        metric="HopCaps",
+        statistic="Sum",
+        comparison=AT_LEAST,
+        threshold=1,
+        periods=1,
+        missing=GOOD,
+        means=f"a job went through {settings.max_hops} continuations and was given back to the pacer. It makes progress,"
+        " but far more chunks than were meant: look at its kind, or raise max_hops.",
+    )
+
+
+def _row_rows(settings: ClassSettings) -> Iterator[_Row]:
+    yield _Row(
+        runbook="OldestAge",
+        metric="OldestEligibleAgeSeconds",
+        comparison=ABOVE,
+        threshold=settings.age_objective_s,
+        periods=3,
+        means="a row has been eligible for longer than its objective. `ops status` shows whether the class is paused;"
+        " `ops explain` what it waits for.",
+    )
+    yield _Row(
+        runbook="DeadRows",
+        metric="DeadRows",
+        comparison=AT_LEAST,
+        threshold=1,
+        periods=1,
+        means="jobs are dead and wait for an operator"
+        + (", and hold their matches." if settings.ordered else ".")
+        + " `ops dead list`, then retry, skip or replace.",
+    )
+
+
+def _upstream_rows(settings: ClassSettings, upstream: UpstreamSettings) -> Iterator[_Row]:
+    yield _Row(
+        runbook="Refusals",
+        metric="RefusalRatio",
+        comparison=ABOVE,
+        threshold=upstream.refusal_threshold,
+        periods=3,
+        of_periods=5,
+        missing=GOOD,
+        means=f"{upstream.name} refuses more than {upstream.refusal_threshold:.0%} of the calls although the learned"
+        " rate falls. Change: lower limit_per_s to what it accepts now, and find out who else calls it.",
+    )
+    yield _Row(
+        runbook="PermitsStarved",
+        metric="PermitsStarved",
+        statistic="Sum",
+        comparison=AT_LEAST,
+        threshold=settings.slots,
+        periods=3,
+        missing=GOOD,
+        means="as many jobs as there are slots went back for want of a permit, three ticks running: more is admitted"
+        f" than {upstream.name} allows. Raise declared_calls_per_job, or lower slots or max_inflight.",
+    )

@@ -1,0 +1,28 @@
+"""Which models of Bedrock a worker may ask: exactly the one that its upstream names."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import aws_cdk as cdk
+
+from shared.core.settings import UpstreamApi, UpstreamSettings
+
+_GEOGRAPHY: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|global)\.(?=[^.]+\.)")
+"""Begins the id of an inference profile, which calls the model behind it in a region of its own choice."""
+
+
+def model_arns(stack: cdk.Stack, upstream: UpstreamSettings | None) -> list[str]:
+    if upstream is None or upstream.api is not UpstreamApi.CONVERSE:
+        return []
+    if upstream.model.startswith("arn:"):
+        return [upstream.model]
+    model, profiles = _GEOGRAPHY.subn("", upstream.model, count=1)
+    region = "*" if profiles else stack.region
+    own = stack.format_arn(
+        service="bedrock", region=region, account="", resource="foundation-model", resource_name=model
+    )
+    if not profiles:
+        return [own]
+    return [own, stack.format_arn(service="bedrock", resource="inference-profile", resource_name=upstream.model)]

@@ -1,0 +1,166 @@
+"""What submits jobs by itself: a rule on the game's bus with the intake behind it, and the producer's schedules."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.function import Shipment, SluiceFunction
+from infra.ledger import pin, removal
+from infra.observability import AlarmSpec, messages_visible
+from shared.core.settings import MatchEndedSettings, ProducerSettings
+
+EVENT: Final = "match.ended"
+INTAKE_TIMEOUT_S: Final = 60
+PRODUCER_TIMEOUT_S: Final = 900
+"""Rows are submitted a few thousand a second; a run that is cut off is repeated, and adds what is missing."""
+
+RETRIES: Final = 2
+MAX_AGE_S: Final = 21_600
+DELIVERIES: Final = 20
+_RETENTION_DAYS: Final = 14
+
+
+class Producers(Construct):
+    """`functions` are all that submit; who may do what is the stack's to say. `start` once it has been said."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: ProducerSettings, shipment: Shipment, ephemeral: bool
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self._shipment = shipment
+        self.lost = sqs.Queue(
+            self,
+            "LostEvents",
+            retention_period=cdk.Duration.days(_RETENTION_DAYS),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            removal_policy=removal(ephemeral),
+        )
+        pin(self.lost, "LostEvents")
+        has_schedule = settings.guild_reports is not None or settings.session_sweep is not None
+        self._intake = self._function("Intake", "intake", INTAKE_TIMEOUT_S) if settings.match_ended else None
+        self.scheduled = self._function("Scheduled", "producer", PRODUCER_TIMEOUT_S) if has_schedule else None
+
+    @property
+    def functions(self) -> list[SluiceFunction]:
+        return [function for function in (self._intake, self.scheduled) if function is not None]
+
+    def start(self) -> None:
+        for function in self.functions:
+            function.retry(times=RETRIES, max_age_s=MAX_AGE_S, lost_arn=self.lost.queue_arn)
+        if self._intake and self._settings.match_ended:
+            self._listen(self._intake, self._settings.match_ended)
+        if self.scheduled:
+            self._schedule(self.scheduled)
+
+    def alarm(self) -> AlarmSpec:
+        return messages_visible(
+            "LostEvents",
+            self.lost,
+            means="An event or a schedule did not become jobs: it cannot be read, one of its jobs was refused, or the"
+            " ledger was away for hours. The message holds it and says why; python -m ops submit takes its jobs.",
+        )
+
+    def _function(self, construct_id: str, room: str, timeout_s: int) -> SluiceFunction:
+        return SluiceFunction(
+            self,
+            construct_id,
+            service=f"sluice-{room}",
+            handler=f"functions.{room}.handler.handler",
+            timeout_s=timeout_s,
+            memory_mb=512,
+            shipment=self._shipment,
+            environment={"SLUICE_QUEUES": "{}"},
+        )
+
+    def _listen(self, intake: SluiceFunction, producer: MatchEndedSettings) -> None:
+        """What the bus cannot deliver lies with the lost, too; its default would be 185 attempts and then nothing."""
+        pattern: dict[str, Any] = {"detail-type": [EVENT]} | ({"source": [producer.source]} if producer.source else {})
+        rule = events.CfnRule(
+            self,
+            "MatchEnded",
+            description="A match ended: submit what it leaves behind",
+            event_bus_name=producer.bus,
+            event_pattern=pattern,
+            state="ENABLED",
+            targets=[
+                events.CfnRule.TargetProperty(
+                    id="Intake",
+                    arn=intake.function.function_arn,
+                    dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=self.lost.queue_arn),
+                    retry_policy=events.CfnRule.RetryPolicyProperty(
+                        maximum_event_age_in_seconds=MAX_AGE_S, maximum_retry_attempts=DELIVERIES
+                    ),
+                )
+            ],
+        )
+        lambda_.CfnPermission(
+            self,
+            "MayBeTold",
+            action="lambda:InvokeFunction",
+            function_name=intake.function.function_name,
+            principal="events.amazonaws.com",
+            source_arn=rule.attr_arn,
+        )
+        self.lost.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[self.lost.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": rule.attr_arn}},
+            )
+        )
+
+    def _schedule(self, function: SluiceFunction) -> None:
+        own_account = {"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}}
+        role = iam.Role(
+            self, "ScheduleRole", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com", conditions=own_account)
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function.function_arn])
+        )
+        role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.lost.queue_arn]))
+        if reports := self._settings.guild_reports:
+            self._cron("GuildReports", "guild_reports", cron(reports.at, "? * MON *"), function, role)
+        if sweep := self._settings.session_sweep:
+            self._cron("SessionSweep", "session_sweep", cron(sweep.at, "* * ? *"), function, role)
+
+    def _cron(
+        self, construct_id: str, producer: str, expression: str, function: SluiceFunction, role: iam.Role
+    ) -> None:
+        """The scheduled time travels in the input: a repeated or late delivery is of the same week or day."""
+        schedule = scheduler.CfnSchedule(
+            self,
+            construct_id,
+            description=f"Submits the jobs of {producer}",
+            schedule_expression=expression,
+            schedule_expression_timezone="UTC",
+            state="ENABLED",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=function.function.function_arn,
+                role_arn=role.role_arn,
+                input=json.dumps({"producer": producer, "scheduled_at": "<aws.scheduler.scheduled-time>"}),
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_event_age_in_seconds=MAX_AGE_S, maximum_retry_attempts=DELIVERIES
+                ),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=self.lost.queue_arn),
+            ),
+        )
+        schedule.node.add_dependency(role)
+
+
+def cron(at: str, days: str) -> str:
+    """EventBridge's expression for a time of day like "03:00"."""
+    hour, minute = at.split(":")
+    return f"cron({int(minute)} {int(hour)} {days})"

@@ -1,0 +1,204 @@
+"""`explain CLASS`: why a tick admitted what it admitted, from the facts that it kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+
+from ops.access import Access
+from ops.commands.choice import class_named
+from ops.wording import counted, duration, moment, plain
+from shared.core.lanes import NANO
+from shared.core.pacing import RateBinding, TickPlan
+from shared.core.runs import Control, TickLine
+from shared.core.tick_facts import Explained
+from shared.core.tick_facts import explain as explained
+from shared.errors import InvalidInput
+
+RATE_BOUNDS: Final = {
+    "upstream": "the upstream's limit",
+    "slots": "the workers' slots",
+    "override": "an override",
+}
+BUDGET_BOUNDS: Final = {
+    "edge": "what was earned since the tick before",
+    "level": "what the workers can use until the next tick",
+    "max_inflight": "max_inflight",
+    "waiting": "what waits",
+    "paused": "the pause",
+    "resumed": "its own earlier start",
+}
+
+
+@click.command(short_help="Say why a tick admitted what it did.")
+@click.argument("job_class", metavar="CLASS")
+@click.option(
+    "--tick",
+    "ticks_back",
+    type=click.IntRange(min=0),
+    default=0,
+    help="How many ticks back: 0, the default, is the last one; about the last 15 are remembered.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print every factor as JSON.")
+@click.pass_obj
+def explain(access: Access, *, job_class: str, ticks_back: int, as_json: bool) -> None:
+    """Show every number that a tick's budget was made of, where it came from, and which of them was the smallest.
+
+    The plan is made again from the printed factors by the pacer's own code. Nothing but control is read.
+
+    \b
+    Examples
+      python -m ops explain replay_summary
+      python -m ops explain replay_summary --tick 3 --json
+    """
+    settings = class_named(access.settings(), job_class)
+    control = access.ports().ledger.read_control(settings.name)
+    line = _line(control, ticks_back)
+    found = explained(line)
+    if as_json:
+        click.echo(json.dumps(as_figures(line, found), ensure_ascii=False))
+    else:
+        click.echo("\n".join(in_words(control, line, found, ticks_back)))
+
+
+def _line(control: Control, ticks_back: int) -> TickLine:
+    if not control.history:
+        raise InvalidInput("CLASS", got="a class that has not ticked", expected="one with a tick to explain")
+    kept = len(control.history)
+    if ticks_back >= kept:
+        expected = f"at most {kept - 1}: control remembers {counted(kept, 'tick')} of this class"
+        raise InvalidInput("--tick", got=str(ticks_back), expected=expected)
+    return control.history[-1 - ticks_back]
+
+
+def as_figures(line: TickLine, found: Explained | None) -> dict[str, Any]:
+    plan = None if found is None else found.plan
+    return {
+        "run_id": line.run_id,
+        "at_ms": line.at_ms,
+        "paused": line.paused,
+        "waiting": asdict(line.waiting),
+        "budget": line.budget,
+        "planned": None if plan is None else {"live": plan.live, "recovery": plan.recovery},
+        "admitted": line.admitted,
+        "confirmed": line.confirmed,
+        "swept": line.swept,
+        "binding": line.binding,
+        "rate_binding": line.rate_binding,
+        "factors": None if plan is None else [asdict(factor) for factor in plan.factors],
+    }
+
+
+def in_words(control: Control, line: TickLine, found: Explained | None, ticks_back: int) -> Iterator[str]:
+    which = "the last one" if ticks_back == 0 else f"{counted(ticks_back, 'tick')} back"
+    yield (
+        f"{control.job_class}: the tick of {moment(line.at_ms)} ({which}) admitted {line.admitted:,} of"
+        f" {counted(line.waiting.total, 'waiting row')}."
+    )
+    yield f"It was bound by {BUDGET_BOUNDS.get(line.binding, line.binding)}."
+    for word, flag in (("halted", control.halt), ("paused", control.pause)):
+        if line.paused and flag is not None:
+            yield f"The class is {word} by {flag.by} at {moment(flag.at_ms)}: {plain(flag.why)}"
+    if found is None:
+        yield f"A budget of {line.budget:,} rows at {_number(line.rate_per_s)} jobs/s. This tick kept no facts: another"
+        yield "version of Sluice made it, or a field of them is not known here."
+        return
+    yield ""
+    yield from _rate(found)
+    yield from _budget(found)
+    yield from _lanes(line, found.plan)
+    yield ""
+    yield from _table(found.plan)
+
+
+def _rate(found: Explained) -> Iterator[str]:
+    seen, plan = found.snapshot, found.plan
+    value = {factor.name: factor for factor in plan.factors}
+    slots, service = value["slots"], value["service_s"]
+    yield f"rate      {_number(plan.rate_per_s)} jobs/s, the smallest of"
+    if seen.upstream_rate_per_s is not None and seen.calls_per_job > 0:
+        share = "" if seen.upstream_share == 1 else f" x a share of {_number(seen.upstream_share)}"
+        jobs = seen.upstream_rate_per_s * seen.upstream_share / seen.calls_per_job
+        source = value["upstream_rate_per_s"].source
+        yield (
+            f"          {_number(seen.upstream_rate_per_s)} calls/s of the upstream ({source}){share}"
+            f" / {_number(seen.calls_per_job)} calls a job ({value['calls_per_job'].source})"
+            f" = {_number(jobs)}{_bound(plan, RateBinding.UPSTREAM)}"
+        )
+    jobs = (slots.value or 0) / max(seen.service_s, 0.001)
+    yield (
+        f"          {_number(slots.value)} slots / {_number(seen.service_s)} s of worker time a job ({service.source})"
+        f" = {_number(jobs)}{_bound(plan, RateBinding.SLOTS)}"
+    )
+    if seen.override_rate_per_s is not None:
+        source = value["override_rate_per_s"].source
+        bound = _bound(plan, RateBinding.OVERRIDE)
+        yield f"          {_number(seen.override_rate_per_s)} by override ({source}){bound}"
+
+
+def _budget(found: Explained) -> Iterator[str]:
+    seen, plan = found.snapshot, found.plan
+    rate = f"{_number(plan.rate_per_s)} jobs/s"
+    carried = (seen.carry.live + seen.carry.recovery) / NANO
+    since = "of one interval, as this was the first tick" if seen.planned_at_ms is None else "since the last plan"
+    horizon = (
+        f"{_number(seen.interval_s)} s interval + {_number(seen.lateness_s)} s lateness + {_number(seen.service_s)} s"
+    )
+    yield f"budget    {counted(plan.budget, 'row')}{_why_none(found)}, the smallest of"
+    yield (
+        f"          earned: {rate} x {_number(plan.elapsed_s)} s {since} + {_number(carried)} rows carried"
+        f" = {plan.edge_rows:,} whole rows"
+    )
+    yield f"          usable: {rate} x ({horizon} service) - {seen.in_flight:,} in flight = {plan.level_rows:,} rows"
+    yield (
+        f"          room: max_inflight {seen.max_inflight:,} - {seen.in_flight:,} in flight - {seen.unseen:,} that the"
+        f" index may not show yet = {plan.cap_rows:,} rows"
+    )
+
+
+def _why_none(found: Explained) -> str:
+    if found.snapshot.resumed:
+        return " (an earlier owner planned this run, or it only repairs)"
+    return " (paused: nothing is earned meanwhile)" if found.snapshot.paused else ""
+
+
+def _lanes(line: TickLine, plan: TickPlan) -> Iterator[str]:
+    share = _number(plan.snapshot.live_share * 100)
+    yield (
+        f"lanes     {plan.live:,} live of {line.waiting.live:,} that wait and {plan.recovery:,} recovery of"
+        f" {line.waiting.recovery:,}: live has a share of {share} %, and what one does not use is lent"
+    )
+    planned = plan.live + plan.recovery
+    missing = ""
+    if line.admitted < planned:
+        missing = f" {planned - line.admitted:,} fewer than planned: they moved or changed lanes first, or time was up."
+    unsent = line.admitted - line.confirmed
+    late = f" The sweep sends {unsent:,} whose message was not confirmed." if unsent > 0 else ""
+    yield f"claimed   {line.admitted:,} rows, {line.confirmed:,} messages confirmed.{missing}{late}"
+    if line.swept:
+        yield f"swept     {line.swept:,} rows whose message had not been heard of for too long were sent again"
+    if line.oldest_age_s:
+        yield f"oldest    the oldest waiting row had been eligible for {duration(line.oldest_age_s)}"
+
+
+def _table(plan: TickPlan) -> Iterator[str]:
+    rows = [("factor", "value", "source")]
+    rows += [(each.name, _number(each.value), each.source) for each in plan.factors]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, value, source in rows:
+        yield f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {source}"
+
+
+def _bound(plan: TickPlan, binding: RateBinding) -> str:
+    return "  <- this one" if plan.rate_binding is binding else ""
+
+
+def _number(value: float | None) -> str:
+    """At most four decimals: --json has them all."""
+    if value is None:
+        return "-"
+    return f"{value:,.4f}".rstrip("0").rstrip(".")

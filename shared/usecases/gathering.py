@@ -1,0 +1,96 @@
+"""The first step of a tick: read everything that its decision needs, and say it as the plan's snapshot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from shared.core import stats
+from shared.core.measures import Measures, measure
+from shared.core.model import Counts, Nominee
+from shared.core.pacing import Snapshot
+from shared.core.runs import Control
+from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.stats import StatsWindow
+from shared.ports import Ports
+from shared.usecases.counting import count_rows, read_inflight
+from shared.usecases.learning import UpstreamSight, see_upstream
+
+INDEX_LAG_MS: Final = 5_000
+"""How far behind the base table the index is taken to be, at most, when in-flight rows are counted."""
+
+STATS_WINDOWS: Final = 10
+"""Closed minutes that calls, service and chunk times are measured over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Everything that the decision needs, as read after the lock was taken."""
+
+    control: Control
+    upstream: UpstreamSight | None
+    measures: Measures
+    counts: Counts
+    inflight: list[Nominee]
+    windows: list[StatsWindow]
+    """The last closed minutes, newest first."""
+    now_ms: int
+
+    @property
+    def unseen_rows(self) -> int:
+        """What the index may not show yet: fresh admissions, and rows on their way between two of its entries."""
+        horizon = self.now_ms - INDEX_LAG_MS
+        recent = sum(admission.rows for admission in self.control.recent if admission.at_ms > horizon)
+        moved = stats.total(self.windows[:1], *stats.MOVES)
+        return recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
+
+
+def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> Gathered:
+    """Read control first: a pause that is committed after this read waits until this tick has let go of the lock."""
+    control = ports.ledger.read_control(settings.name)
+    now_ms = ports.clock.now_ms()
+    counts = count_rows(ports, settings, now_ms)
+    inflight = read_inflight(ports, settings)
+    windows = ports.ledger.read_stats(settings.name, windows_ms=_closed_windows(now_ms))
+    return Gathered(
+        control=control,
+        upstream=None if upstream is None else see_upstream(ports, settings, upstream, now_ms=now_ms),
+        measures=measure(windows, settings, last=control.measures),
+        counts=counts,
+        inflight=inflight,
+        windows=windows,
+        now_ms=now_ms,
+    )
+
+
+def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Snapshot:
+    upstream, measures = seen.upstream, seen.measures
+    return Snapshot(
+        interval_s=settings.tick_interval_s,
+        lateness_s=settings.lateness_s,
+        live_share=settings.live_share,
+        max_inflight=settings.max_inflight,
+        concurrency=settings.slots,
+        upstream_rate_per_s=None if upstream is None else upstream.rate_per_s,
+        upstream_share=settings.upstream_share if upstream is None else upstream.share,
+        calls_per_job=measures.calls_per_job.value,
+        service_s=measures.service_s.value,
+        planned_at_ms=seen.control.planned_at_ms,
+        carry=seen.control.carry,
+        waiting=seen.counts.eligible,
+        in_flight=len(seen.inflight),
+        unseen=seen.unseen_rows,
+        paused=not seen.control.admits,
+        resumed=resumed,
+        sources={
+            "calls_per_job": measures.calls_per_job.source,
+            "service_s": measures.service_s.source,
+            **({} if upstream is None else {"upstream_rate_per_s": upstream.source}),
+        },
+    )
+
+
+def _closed_windows(now_ms: int) -> list[int]:
+    running_ms = stats.window_of(now_ms)
+    return [running_ms - number * stats.WINDOW_MS for number in range(1, STATS_WINDOWS + 1)]

@@ -1,0 +1,77 @@
+"""What a tick learns of its upstream: the rate in force, decided once a window for all classes, and its share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared.core import stats
+from shared.core.rate import Learned, WindowCounts, first, learn_all, rate_in_force
+from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.stats import StatsWindow
+from shared.ports import Ports
+
+LOOK_BACK_WINDOWS: Final = 10
+"""Closed windows that are judged at most: what happened before a longer absence says little of the limit now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSight:
+    """`share` is the class's own and what the idle ones lend. `source` says of the rate where it came from."""
+
+    rate_per_s: float
+    share: float
+    source: str
+
+
+def see_upstream(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings, *, now_ms: int) -> UpstreamSight:
+    """Decide on the windows that closed since the last decision, whichever class's tick comes first (one a window)."""
+    names = list(upstream.shares) or [settings.name]
+    before = ports.ledger.read_learned(upstream.name)
+    windows_ms = _undecided(before, now_ms)
+    counted = ports.parallel.map(lambda name: ports.ledger.read_stats(name, windows_ms=windows_ms), names)
+    after = learn_all(before or first(upstream), _sums(counted, windows_ms), upstream=upstream, now_ms=now_ms)
+    if after != before and after.window_ms >= 0 and not ports.ledger.store_learned(upstream.name, after, before=before):
+        after = ports.ledger.read_learned(upstream.name) or after
+    return UpstreamSight(
+        rate_per_s=rate_in_force(after, upstream),
+        share=_share(ports, settings, upstream),
+        source=f"learned: {after.decision}",
+    )
+
+
+def _undecided(learned: Learned | None, now_ms: int) -> list[int]:
+    running_ms = stats.window_of(now_ms)
+    closed = [running_ms - number * stats.WINDOW_MS for number in range(1, LOOK_BACK_WINDOWS + 1)]
+    return [start_ms for start_ms in closed if learned is None or start_ms > learned.window_ms]
+
+
+def _sums(counted: Sequence[Sequence[StatsWindow]], windows_ms: Sequence[int]) -> list[WindowCounts]:
+    return [
+        WindowCounts(
+            start_ms=start_ms,
+            calls=stats.total((each[number] for each in counted), stats.CALLS),
+            refusals=stats.total((each[number] for each in counted), stats.REFUSALS),
+            holds=stats.total((each[number] for each in counted), stats.HOLDS),
+        )
+        for number, start_ms in enumerate(windows_ms)
+    ]
+
+
+def _share(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings) -> float:
+    """A class with nothing pending at its last tick lends its share to the others, in proportion to theirs."""
+    shares = upstream.shares or {settings.name: settings.upstream_share}
+    others = [name for name in shares if name != settings.name]
+    busy = {settings.name: settings.upstream_share}
+    busy |= {name: shares[name] for name, pending in zip(others, _pending(ports, others), strict=True) if pending}
+    lent = sum(shares.values()) - sum(busy.values())
+    return min(1.0, settings.upstream_share * (1 + lent / sum(busy.values())))
+
+
+def _pending(ports: Ports, names: Sequence[str]) -> list[int]:
+    def pending(name: str) -> int:
+        control = ports.ledger.read_control(name)
+        return control.history[-1].pending if control.history and control.admits else 0
+
+    return ports.parallel.map(pending, names)
