@@ -18,8 +18,13 @@ DIMENSION: Final = "JobClass"
 NEAR_THE_WALL: Final = 0.8
 """Of the time that a chunk may take: the function's timeout less the margin for its commit."""
 
-SLOWER_SHARE: Final = 0.1
-"""Of an interval: an ETA that falls by this much less from tick to tick slows down; less is noise."""
+SLOWER_SHARE: Final = 0.25
+"""Of an interval: an ETA that falls by this much less from tick to tick slows down. Less is noise: the ETA is observed
+over a few ticks, and which jobs end in which tick is chance."""
+
+STALLED_TICKS: Final = 6
+"""One more than the ticks that the ETA is observed over: a burst that was submitted at once must have left them, or
+every bulk submission would look like a drain that goes backwards."""
 
 NO_STARTS_S: Final = 600
 """On top of the five minutes that the metric looks back over: 15 minutes without a start."""
@@ -105,7 +110,7 @@ def _drain_rows(settings: ClassSettings) -> Iterator[_Row]:
         metric="DrainStalled",
         comparison=AT_LEAST,
         threshold=1,
-        periods=3,
+        periods=STALLED_TICKS,
         means="it will not drain: nothing is finished, or more arrives than is. Look at the worker's log, then at"
         " `ops explain`.",
     )
@@ -164,8 +169,8 @@ def _pool_rows(settings: ClassSettings) -> Iterator[_Row]:
         threshold=1,
         periods=1,
         missing=GOOD,
-        means=f"a job went through {settings.max_hops} continuations and was given back to the pacer. It makes progress,"
-        " but far more chunks than were meant: look at its kind, or raise max_hops.",
+        means=f"a job went through {settings.max_hops} continuations and was given back to the pacer. It makes"
+        " progress, but in far more chunks than were meant: look at its kind, or raise max_hops.",
     )
 
 

@@ -1,4 +1,4 @@
-"""One look: when is it over, for every class; then why, class by class. Classes and reason codes, no identifiers (I12)."""
+"""One look: when is it over, for every class; then why, class by class. Names of classes, no identifiers (I12)."""
 
 from __future__ import annotations
 

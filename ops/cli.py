@@ -13,6 +13,8 @@ from ops.commands.dead import dead
 from ops.commands.explain import explain
 from ops.commands.guard import guard
 from ops.commands.pause import halt, pause
+from ops.commands.plan import plan
+from ops.commands.rate import rate
 from ops.commands.repair import replace, retry, skip
 from ops.commands.replay import replay
 from ops.commands.report import report
@@ -111,6 +113,8 @@ for command in (
     guard,
     halt,
     pause,
+    plan,
+    rate,
     replace,
     replay,
     report,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from shared.config_abort import ABORT
 from shared.config_producers import read_producers
 from shared.config_rules import (
     CONSEQUENCE,
@@ -35,7 +36,7 @@ from shared.config_rules import (
 from shared.config_triggers import CLASS, WEBHOOK
 from shared.config_upstreams import UPSTREAM
 from shared.core.model import Lane
-from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings, WebhookSettings
+from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Settings, UpstreamSettings, WebhookSettings
 from shared.errors import ConfigError
 
 PROJECT_CONFIG: Final = Path(__file__).resolve().parent.parent / "sluice.toml"
@@ -119,6 +120,8 @@ def _read_document(document: Values, draft: _Draft) -> None:
         inner = _table((*at, "retry"), table.get("retry", {}), draft.faults)
         retry = _read((*at, "retry"), inner, RETRY, draft.faults)
         draft.classes[name]["retry"] = RetrySettings(**retry)
+        inner = _table((*at, "abort"), table.get("abort", {}), draft.faults)
+        draft.classes[name]["abort"] = AbortRules(**_read((*at, "abort"), inner, ABORT, draft.faults))
         draft.classes[name]["options"] = _read_options((*at, "options"), table.get("options", {}), draft.faults)
     draft.general["producers"] = read_producers(
         document.get("producers", {}), classes=draft.classes, faults=draft.faults, read=_read

@@ -33,6 +33,7 @@ CLASS: Final = replace(
         **rules.CLASS.rules,
         "webhook": rules.FLAG,
         "schedule": SCHEDULE,
+        "staged_recovery": rules.FLAG,
         "eta_objective_s": rules.above_zero(30 * rules.DAY_S),
         "age_objective_s": rules.above_zero(30 * rules.DAY_S),
     },
@@ -45,4 +46,5 @@ CLASS: Final = replace(
             expected='"runs", or webhook = true: nothing else would ever admit a run',
         ),
     ),
+    inner=(*rules.CLASS.inner, "abort"),
 )

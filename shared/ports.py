@@ -23,6 +23,7 @@ from shared.core.model import (
     Output,
     StepResult,
 )
+from shared.core.overrides import RateOverride
 from shared.core.rate import Learned
 from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.settings import UpstreamSettings
@@ -161,6 +162,10 @@ class Ledger(Protocol):
 
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         """Let the webhook admit runs of the class or not; the flag says who wanted that, whichever it is."""
+        ...
+
+    def set_rate(self, job_class: str, override: RateOverride | None) -> None:
+        """Set or clear the operator's bound of the rate; nothing else of control changes."""
         ...
 
     # -- the learned rate

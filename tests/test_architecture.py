@@ -76,8 +76,11 @@ LAWS = (
         says="configuration imports only the standard library, errors and plain settings",
         check=only(
             "shared/config.py",
+            "shared.config_abort",
+            "shared.config_producers",
             "shared.config_rules",
             "shared.config_triggers",
+            "shared.config_upstreams",
             "shared.errors",
             "shared.core.settings",
             "shared.core.model",

@@ -12,8 +12,9 @@ import click
 from ops.access import Access
 from ops.commands.choice import class_named
 from ops.commands.explain import BUDGET_BOUNDS, RATE_BOUNDS
-from ops.wording import duration, moment
+from ops.wording import duration, moment, plain
 from shared.core.eta import DrainState
+from shared.core.overrides import RateOverride
 from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
 
 _STATES: Final = {
@@ -55,6 +56,8 @@ def as_figures(each: ClassStatus) -> dict[str, Any]:
         "pause": None if each.pause is None else asdict(each.pause),
         "halt": None if each.halt is None else asdict(each.halt),
         "rows": None if each.rows is None else asdict(each.rows) | {"pending": each.rows.pending},
+        "rate_override": None if each.rate is None else asdict(each.rate),
+        "recovery": None if each.stage is None else asdict(each.stage) | {"share": each.stage.share},
         "rate_per_s": None if tick is None else tick.rate_per_s,
         "rate_binding": None if tick is None else tick.rate_binding,
         "budget": None if tick is None else tick.budget,
@@ -83,6 +86,11 @@ def state_in_words(each: ClassStatus) -> str:
     return _STATES.get(each.state, each.state)
 
 
+def override_in_words(rate: RateOverride) -> str:
+    until = "until it is cleared" if rate.until_ms is None else f"until {moment(rate.until_ms)}"
+    return f"at most {rate.rate_per_s:g} jobs/s {until}, by {rate.flag.by}: {plain(rate.flag.why)}"
+
+
 def details(each: ClassStatus) -> Iterable[tuple[str, str]]:
     rows, tick = each.rows, each.last_tick
     if rows is not None:
@@ -95,6 +103,10 @@ def details(each: ClassStatus) -> Iterable[tuple[str, str]]:
         )
     elif tick is None:
         yield "rows", "unknown until the first tick; --exact counts them now"
+    if each.rate is not None:
+        yield "override", override_in_words(each.rate)
+    if each.stage is not None:
+        yield "recovery", f"staged since {each.stage.cause}: {each.stage.share:.0%} of the calculated rate"
     if tick is not None:
         bound = RATE_BOUNDS.get(tick.rate_binding)
         yield "rate", f"{tick.rate_per_s:.2f} jobs/s" + (f", bound by {bound}" if bound else "")

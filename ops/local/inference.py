@@ -1,8 +1,9 @@
-"""The demo's "model": an extractive match summary. Pure and deterministic: one text has one answer."""
+"""The demo's "models": an extractive match summary, a label by its words. Pure: one text has one answer."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 TAG: Final = re.compile(r'^\[(\w+)\s+"(.*)"\]$')
@@ -36,6 +37,15 @@ def summarise(text: str) -> dict[str, Any]:
         "closing_line": _clip(record[-1]) if record else None,
     }
     return {"summary": summary, "usage": {"input_tokens": tokens(text), "output_tokens": tokens(repr(summary))}}
+
+
+def classify(text: str, labels: Sequence[str]) -> dict[str, Any]:
+    """The label whose words stand earliest in the text; the last one, which should be "other", where none does."""
+    read = text.casefold()
+    places = {label: read.find(label.replace("_", " ").casefold()) for label in labels}
+    found = [label for label in labels if places[label] >= 0]
+    label = min(found, key=lambda label: (places[label], label)) if found else labels[-1]
+    return {"label": label, "usage": {"input_tokens": tokens(text), "output_tokens": tokens(label)}}
 
 
 def tokens(text: str) -> int:

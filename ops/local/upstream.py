@@ -3,6 +3,7 @@
     python -m ops.local.upstream --limit 10 --burst 5 --latency-ms 200
 
 POST /v1/summarise  {"text": ...} under an Idempotency-Key: 200, 429 with Retry-After, or 4xx
+POST /v1/classify   {"text": ..., "labels": [...]}, likewise
 POST /admin/limit   {"limit_per_s": 5, "burst": 1}: change the limit without telling anyone
 GET  /admin/report  the figures; with ?keys=1 also {key: its accepted calls, and the age of its effect}
 GET  /health        200
@@ -27,7 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from ops.local.inference import summarise
+from ops.local.inference import classify, summarise
 from ops.local.tally import Tally, TokenBucket, Verdict, retry_after
 
 MAX_BODY_BYTES: Final = 256 * 1024
@@ -123,7 +124,11 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": "unknown_path"})
 
     def do_POST(self) -> None:
-        routes = {"/v1/summarise": self._summarise, "/admin/limit": self._change_limit}
+        routes = {
+            "/v1/summarise": self._summarise,
+            "/v1/classify": self._classify,
+            "/admin/limit": self._change_limit,
+        }
         try:
             body = self._read_json()
             routes.get(urlsplit(self.path).path, self._unknown_path)(body)
@@ -131,6 +136,15 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(fault.status, {"error": fault.reason})
 
     def _summarise(self, body: dict[str, Any]) -> None:
+        self._infer(body, summarise)
+
+    def _classify(self, body: dict[str, Any]) -> None:
+        labels = body.get("labels")
+        if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
+            raise RequestError(HTTPStatus.BAD_REQUEST, "labels")
+        self._infer(body, lambda text: classify(text, labels))
+
+    def _infer(self, body: dict[str, Any], model: Callable[[str], dict[str, Any]]) -> None:
         key, text = self.headers.get("Idempotency-Key", ""), body.get("text")
         if not 0 < len(key) <= MAX_KEY_CHARS:
             raise RequestError(HTTPStatus.BAD_REQUEST, "idempotency_key")
@@ -144,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
         if verdict is Verdict.CONFLICT:
             raise RequestError(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency_key_reused")
         self._think(key)
-        self._answer(HTTPStatus.OK, summarise(text))
+        self._answer(HTTPStatus.OK, model(text))
 
     def _think(self, key: str) -> None:
         """The model's time, by which the effect is already made: a caller that dies now leaves it behind."""

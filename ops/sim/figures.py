@@ -123,5 +123,6 @@ def _series(drive: Drive, truths: Truths) -> Iterator[dict[str, Any]]:
             "eta_said_s": None if line.eta_s is None else round(line.eta_s, 1),
             "eta_true_s": round(truths.remaining_s(line.at_ms), 1),
             "paused": line.paused,
+            "staged": line.staged,
         }
         calls, refusals = calls_now, refusals_now

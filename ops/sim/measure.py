@@ -213,11 +213,14 @@ class Truths:
         return max(0, self._last_ms[number - 1] - at_ms) / 1000 if number else 0.0
 
     def errors(self, lines: Sequence[TickLine], *, interval_s: float) -> tuple[list[float], int]:
-        """The relative errors of what was said, and how many ticks with rows left said nothing."""
+        """The relative errors of what was said, and how many ticks with rows left said nothing.
+
+        Not those inside a staged recovery: what they observe is slower than what comes, and they know it.
+        """
         errors, silent = [], 0
         for line in [line for line in lines if not line.paused][FIRST_TICK - 1 :]:
             true_s = self.remaining_s(line.at_ms)
-            if line.pending == 0 or true_s == 0:
+            if line.pending == 0 or true_s == 0 or line.staged:
                 continue
             if line.eta_s is None:
                 silent += 1

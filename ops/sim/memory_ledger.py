@@ -36,6 +36,7 @@ from shared.core.model import (
     Won,
     same_work,
 )
+from shared.core.overrides import RateOverride
 from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 
 
@@ -202,6 +203,10 @@ class MemoryLedger(MemoryObservations):
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         self.writes["switch_webhook"] += 1
         self._runs.put(replace(self._runs.control(job_class), webhook_closed=closed, webhook_switched=flag))
+
+    def set_rate(self, job_class: str, override: RateOverride | None) -> None:
+        self.writes["set_rate"] += 1
+        self._runs.put(replace(self._runs.control(job_class), rate=override))
 
     # -- what only tests and checkers ask
 

@@ -82,7 +82,8 @@ class MemoryRuns:
             return False
         self.runs[key] = replace(run, state=state, reason=close.skipped)
         released = replace(control, lock_owner="", lock_run_id="", lock_until_ms=0)
-        self.put(replace(released, recent=close.recent, history=close.history, measures=close.measures))
+        memory = replace(released, recent=close.recent, history=close.history, measures=close.measures)
+        self.put(replace(memory, stage=close.stage))
         return True
 
     def open(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:

@@ -13,6 +13,7 @@ from shared.aws.ledger_rows import ABSENT
 from shared.aws.paging import batch_get
 from shared.aws.table import Table, Unmet, Written, update_of
 from shared.core.flags import Flag
+from shared.core.overrides import RateOverride
 from shared.core.runs import Busy, Control, Ended, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
 from shared.errors import LedgerUnavailable
 
@@ -134,6 +135,9 @@ class Runs:
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         self._set(job_class, {"webhook_closed": closed, "webhook_switched": flag})
 
+    def set_rate(self, job_class: str, override: RateOverride | None) -> None:
+        self._set(job_class, {"rate": override})
+
     def _set(self, job_class: str, values: dict[str, object]) -> None:
         self._table.update(update_of(keys.control(job_class), values=present(values), add={"version": 1}))
 
@@ -167,7 +171,7 @@ def _planned(key: RunKey, owner: str, plan: TickMemory) -> tuple[dict[str, Any],
 
 
 def _release(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
-    memory = {"recent": close.recent, "history": close.history, "measures": close.measures}
+    memory = {"recent": close.recent, "history": close.history, "measures": close.measures, "stage": close.stage}
     return _control_of_owner(key, owner, {**memory, **_UNLOCKED})
 
 

@@ -9,6 +9,8 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final
 
+from shared.core.settings import AbortRules
+
 ENOUGH_ROWS: Final = 20
 """Rows below which a ratio of them says nothing."""
 
@@ -29,30 +31,6 @@ class Abort:
 
     reason: AbortReason
     sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbortRules:
-    """The bounds. None switches a rule off.
-
-    `age_windows` how many windows running the oldest age may rise while the backlog does not fall; `excess_share` how
-    far calls may exceed the allowance; `retry_share` how much of the recovery margin (starts less arrivals) growing
-    retries may take; `dead_share` of the rows that ended; `spend_usd` over the windows judged, off unless it is set.
-    """
-
-    age_windows: int | None = 2
-    excess_share: float | None = 0.05
-    retry_share: float | None = 1.0
-    dead_share: float | None = 0.2
-    spend_usd: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("age_windows", "excess_share", "retry_share", "dead_share", "spend_usd"):
-            value = getattr(self, name)
-            if value is not None and (not isfinite(value) or value < 0):
-                raise ValueError(f"{name} must be finite and not negative, got {value}")
-        if self.age_windows == 0:
-            raise ValueError("age_windows must be at least 1, got 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

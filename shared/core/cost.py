@@ -78,3 +78,15 @@ its new place in the index), a tenth of a batch, a receive and a delete, an invo
 REPEATED_CHUNK: Final = Spending(write_units=1, queue_requests=2, invocations=1, read_units=1)
 """A chunk begun again beside its time and its calls: the start mark, an extended visibility and a receive, an
 invocation and its read of the row."""
+
+
+def job_spending(*, service_s: float, memory_mb: int, chunks: float = 1) -> Spending:
+    """A job from its creation to its end: two units for the row and its place in the index, three for the claim, one a
+    chunk and two for the last; a tenth of a batch, a receive and a delete; one invocation that reads the row."""
+    return Spending(
+        write_units=7 + max(0.0, chunks - 1),
+        read_units=1,
+        queue_requests=2.1,
+        invocations=1,
+        gb_seconds=service_s * memory_mb / 1024,
+    )

@@ -47,7 +47,8 @@ def drain_eta(history: Iterable[TickLine], *, now_ms: int, pending: int, paused:
     unpaused intervals, the one up to now included.
 
     What is pending changes only by arrivals and by completions (deaths among them), so its fall is their difference,
-    with no counter to drift. An interval with a paused tick at either end is left out, its rows and its time.
+    with no counter to drift. An interval with a paused tick at either end is left out, its rows and its time. So is one
+    that began at a part of its rate, in a staged recovery, once there is another: what comes next is not that slow.
     """
     rate = _net_rate(history, now_ms=now_ms, pending=pending, paused=paused, ticks=ticks)
     if pending <= 0:
@@ -83,10 +84,13 @@ def _difference(after: float | None, before: float | None) -> float | None:
 
 
 def _net_rate(history: Iterable[TickLine], *, now_ms: int, pending: int, paused: bool, ticks: int) -> float | None:
-    points = sorted(((line.at_ms, line.pending, line.paused) for line in history), key=lambda point: point[0])
+    points = [(line.at_ms, line.pending, line.paused, line.staged) for line in history]
+    points.sort(key=lambda point: point[0])
     points = [point for point in points if point[0] <= now_ms]
-    points.append((now_ms, pending, paused))
-    working = [(before, after) for before, after in pairwise(points) if not before[2] and not after[2]][-ticks:]
+    points.append((now_ms, pending, paused, False))
+    working = [(before, after) for before, after in pairwise(points) if not before[2] and not after[2]]
+    full = [(before, after) for before, after in working if not before[3]]
+    working = (full or working)[-ticks:]
     fallen_rows = sum(before[1] - after[1] for before, after in working)
     worked_ms = sum(after[0] - before[0] for before, after in working)
     return fallen_rows * 1000 / worked_ms if worked_ms > 0 else None

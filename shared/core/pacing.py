@@ -162,6 +162,11 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
     )
 
 
+def calculated_rate_per_s(snapshot: Snapshot) -> float:
+    """What the bounds in the snapshot allow: min(upstream, slots, override), in jobs per second."""
+    return float(_rate(snapshot)[0])
+
+
 def _terms(snapshot: Snapshot, now_ms: int) -> _Terms:
     rate, rate_binding = _rate(snapshot)
     elapsed = exact(snapshot.interval_s, name="interval_s")

@@ -10,6 +10,8 @@ from typing import Final, TypeAlias
 from shared.core.flags import Flag
 from shared.core.measures import Measures
 from shared.core.model import MINUTE_MS, LaneCounts
+from shared.core.overrides import RateOverride
+from shared.core.recovery import Stage
 
 HISTORY_TICKS: Final = 15
 """Ticks that control remembers. Bounded, because an item may not grow to 400 KB (TRAPS 24)."""
@@ -90,6 +92,8 @@ class Admission:
 class TickLine:
     """One tick as control's history keeps it: what the ETA, `status` and `explain` read.
 
+    `staged`: it ran at a part of its rate, in a staged recovery.
+
     `facts` is what the plan was made from, beyond what stands here already (`core.tick_facts`).
     """
 
@@ -110,6 +114,7 @@ class TickLine:
     oldest_age_s: int
     eta_s: float | None
     rate_binding: str = ""
+    staged: bool = False
     facts: str = ""
 
     @property
@@ -137,6 +142,8 @@ class Control:
     recent: tuple[Admission, ...] = ()
     history: tuple[TickLine, ...] = ()
     measures: Measures | None = None
+    rate: RateOverride | None = None
+    stage: Stage | None = None
 
     @property
     def admits(self) -> bool:
@@ -165,6 +172,7 @@ class TickClose:
     recent: tuple[Admission, ...]
     history: tuple[TickLine, ...]
     measures: Measures | None
+    stage: Stage | None = None
     skipped: str = ""
 
 

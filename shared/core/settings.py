@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isfinite
 from typing import Final
 
 from shared.core.model import Lane
@@ -85,6 +86,30 @@ class RetrySettings:
     max_transport_deaths: int = 5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortRules:
+    """When a drain stops by itself (`core.abort`). None switches a rule off.
+
+    `age_windows` how many windows running the oldest age may rise while the backlog does not fall; `excess_share` how
+    far calls may exceed the allowance; `retry_share` how much of the recovery margin (starts less arrivals) growing
+    retries may take; `dead_share` of the rows that ended; `spend_usd` over the windows judged, off unless it is set.
+    """
+
+    age_windows: int | None = 2
+    excess_share: float | None = 0.05
+    retry_share: float | None = 1.0
+    dead_share: float | None = 0.2
+    spend_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("age_windows", "excess_share", "retry_share", "dead_share", "spend_usd"):
+            value = getattr(self, name)
+            if value is not None and (not isfinite(value) or value < 0):
+                raise ValueError(f"{name} must be finite and not negative, got {value}")
+        if self.age_windows == 0:
+            raise ValueError("age_windows must be at least 1, got 0")
+
+
 class Schedule(StrEnum):
     """What a class's own schedule does: admit a run at each tick, or only repair what another trigger has admitted."""
 
@@ -107,6 +132,7 @@ class WebhookSettings:
 class ClassSettings:
     """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured;
     with `measured` off they always do, for a class whose jobs are too unlike one another for an average.
+    With `staged_recovery` off a class is back at its full rate with the first tick after a pause or an outage.
 
     `webhook` opens the class to the public webhook; with `schedule` REPAIR nothing else admits its runs.
     `eta_objective_s` and `age_objective_s` are what alarms hold the drain and its oldest eligible row to.
@@ -133,12 +159,14 @@ class ClassSettings:
     priorities: int = 1
     ordered: bool = False
     measured: bool = True
+    staged_recovery: bool = True
     declared_calls_per_job: float = 1.0
     declared_service_s: float = 1.0
     declared_chunk_s: float = 1.0
     eta_objective_s: float = 14_400.0
     age_objective_s: float = 3_600.0
     retry: RetrySettings = field(default_factory=RetrySettings)
+    abort: AbortRules = field(default_factory=AbortRules)
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property

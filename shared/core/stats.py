@@ -37,6 +37,12 @@ TOKENS: Final = "tokens"
 MOVES: Final = (CONTINUATIONS, HAND_BACKS, HANDOVERS, RESENDS)
 """What moves an in-flight row between index entries, where a count may miss it for a moment."""
 
+ENDINGS: Final = (COMPLETIONS, DEATHS)
+"""What takes a row out of the backlog."""
+
+RETRIED: Final = (FAILURES, REFUSALS, HOLDS, OUTAGES, CRASHES, TRANSPORT_DEATHS)
+"""What sends a row back to wait, or would if its bound were not reached."""
+
 _BUCKET_PREFIX: Final = "chunk_bucket_"
 _BUCKET_BASE: Final = 1.15
 _BUCKETS: Final = 110

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core import stats
 from shared.core.measures import Measures, measure
 from shared.core.model import Counts, Nominee
+from shared.core.overrides import rate_bound
 from shared.core.pacing import Snapshot
+from shared.core.recovery import Stage
 from shared.core.runs import Control
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.core.stats import StatsWindow
 from shared.ports import Ports
 from shared.usecases.counting import count_rows, read_inflight
 from shared.usecases.learning import UpstreamSight, see_upstream
+from shared.usecases.recovering import stage_of, staged
 
 INDEX_LAG_MS: Final = 5_000
 """How far behind the base table the index is taken to be, at most, when in-flight rows are counted."""
@@ -36,6 +39,16 @@ class Gathered:
     windows: list[StatsWindow]
     """The last closed minutes, newest first."""
     now_ms: int
+    stage: Stage | None = None
+
+    @property
+    def oldest_age_s(self) -> int:
+        oldest_ms = self.counts.oldest_eligible_ms
+        return 0 if oldest_ms is None else max(0, (self.now_ms - oldest_ms) // 1000)
+
+    @property
+    def pending(self) -> int:
+        return self.counts.eligible.total + self.counts.later + self.counts.behind + len(self.inflight)
 
     @property
     def unseen_rows(self) -> int:
@@ -53,7 +66,7 @@ def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | N
     counts = count_rows(ports, settings, now_ms)
     inflight = read_inflight(ports, settings)
     windows = ports.ledger.read_stats(settings.name, windows_ms=_closed_windows(now_ms))
-    return Gathered(
+    seen = Gathered(
         control=control,
         upstream=None if upstream is None else see_upstream(ports, settings, upstream, now_ms=now_ms),
         measures=measure(windows, settings, last=control.measures),
@@ -62,11 +75,21 @@ def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | N
         windows=windows,
         now_ms=now_ms,
     )
+    stage = stage_of(
+        settings,
+        control,
+        windows,
+        seen.upstream,
+        pending=seen.pending,
+        oldest_age_s=seen.oldest_age_s,
+        now_ms=now_ms,
+    )
+    return replace(seen, stage=stage)
 
 
 def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Snapshot:
     upstream, measures = seen.upstream, seen.measures
-    return Snapshot(
+    snapshot = Snapshot(
         interval_s=settings.tick_interval_s,
         lateness_s=settings.lateness_s,
         live_share=settings.live_share,
@@ -76,6 +99,7 @@ def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Sn
         upstream_share=settings.upstream_share if upstream is None else upstream.share,
         calls_per_job=measures.calls_per_job.value,
         service_s=measures.service_s.value,
+        override_rate_per_s=rate_bound(seen.control.rate, now_ms=seen.now_ms),
         planned_at_ms=seen.control.planned_at_ms,
         carry=seen.control.carry,
         waiting=seen.counts.eligible,
@@ -87,8 +111,10 @@ def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Sn
             "calls_per_job": measures.calls_per_job.source,
             "service_s": measures.service_s.source,
             **({} if upstream is None else {"upstream_rate_per_s": upstream.source}),
+            **({} if seen.control.rate is None else {"override_rate_per_s": "set by an operator"}),
         },
     )
+    return staged(snapshot, seen.stage)
 
 
 def _closed_windows(now_ms: int) -> list[int]:

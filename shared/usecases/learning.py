@@ -18,26 +18,36 @@ LOOK_BACK_WINDOWS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSight:
-    """`share` is the class's own and what the idle ones lend. `source` says of the rate where it came from."""
+    """`share` is the class's own and what the idle ones lend. `source` says of the rate where it came from.
+
+    `calls` are those of all classes in the last closed minute, `allowed_calls` what I7 allows in it: the declared limit
+    and the burst. Not the learned rate, which permits that were reserved before a decrease may exceed for a moment.
+    """
 
     rate_per_s: float
     share: float
     source: str
+    calls: int
+    allowed_calls: float
 
 
 def see_upstream(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings, *, now_ms: int) -> UpstreamSight:
     """Decide on the windows that closed since the last decision, whichever class's tick comes first (one a window)."""
     names = list(upstream.shares) or [settings.name]
     before = ports.ledger.read_learned(upstream.name)
-    windows_ms = _undecided(before, now_ms)
+    last_ms = stats.window_of(now_ms) - stats.WINDOW_MS
+    windows_ms = _undecided(before, now_ms) or [last_ms]
     counted = ports.parallel.map(lambda name: ports.ledger.read_stats(name, windows_ms=windows_ms), names)
-    after = learn_all(before or first(upstream), _sums(counted, windows_ms), upstream=upstream, now_ms=now_ms)
+    sums = _sums(counted, windows_ms)
+    after = learn_all(before or first(upstream), sums, upstream=upstream, now_ms=now_ms)
     if after != before and after.window_ms >= 0 and not ports.ledger.store_learned(upstream.name, after, before=before):
         after = ports.ledger.read_learned(upstream.name) or after
     return UpstreamSight(
         rate_per_s=rate_in_force(after, upstream),
         share=_share(ports, settings, upstream),
         source=f"learned: {after.decision}",
+        calls=sum(window.calls for window in sums if window.start_ms == last_ms),
+        allowed_calls=upstream.limit_per_s * stats.WINDOW_MS / 1000 + upstream.burst_calls,
     )
 
 

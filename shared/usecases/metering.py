@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from shared.core import stats
 from shared.core.eta import Eta, eta_trend
@@ -13,9 +12,6 @@ from shared.core.settings import ClassSettings
 from shared.core.signals import signals
 from shared.ports import Ports
 from shared.usecases.gathering import Gathered
-
-RETRIED: Final = (stats.FAILURES, stats.REFUSALS, stats.HOLDS, stats.OUTAGES, stats.CRASHES, stats.TRANSPORT_DEATHS)
-"""What sends a row back to wait, or would if its bound were not reached."""
 
 
 def emit_tick(ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) -> None:
@@ -75,7 +71,7 @@ def _workers(settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) 
     chunk = seen.measures.long_chunk_s
     values: dict[str, float] = {
         "StartsPerMinute": stats.total(last_minute, stats.STARTS),
-        "RetriesPerMinute": stats.total(last_minute, *RETRIED),
+        "RetriesPerMinute": stats.total(last_minute, *stats.RETRIED),
         "Calls": found.calls,
         "Refusals": found.refusals,
         "Completions": found.completions,

@@ -49,7 +49,7 @@ def _submit(ports: Ports, settings: Settings, jobs: Iterable[NewJob], *, name: s
     looks. `LedgerUnavailable` and `StorageUnavailable` pass through: Lambda invokes again."""
     report = submit_jobs(ports, settings, jobs, nonce=nonce)
     refused = len(report.refused)
-    ports.log.event("jobs_produced", producer=name, created=report.created, existing=report.existing, refused=refused)
+    ports.log.event("jobs_produced", producer=name, added=report.created, existing=report.existing, refused=refused)
     if report.refused:
         raise JobsRefused(f"{refused}, the first one for: {report.refused[0].reason}")
     return report

@@ -8,6 +8,8 @@ from typing import Final
 from shared.core.eta import DrainState, Eta, drain_eta
 from shared.core.flags import Flag
 from shared.core.model import LaneCounts
+from shared.core.overrides import RateOverride
+from shared.core.recovery import Stage
 from shared.core.runs import Control, TickLine
 from shared.core.settings import ClassSettings
 from shared.ports import Ports
@@ -42,7 +44,8 @@ class Rows:
 class ClassStatus:
     """`state` is a DrainState, `halted`, or `not_ticked`. `rows` is None where no tick and no count has said anything.
 
-    `eta_s` counts from now, and is there only if the class drains or is empty (I11).
+    `eta_s` counts from now, and is there only if the class drains or is empty (I11). `rate` is the operator's bound in
+    force, `stage` where a staged recovery stands.
     """
 
     job_class: str
@@ -55,6 +58,8 @@ class ClassStatus:
     ticks_missing: bool
     net_rate_per_s: float | None
     eta_s: float | None
+    rate: RateOverride | None
+    stage: Stage | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,8 @@ def _status(ports: Ports, settings: ClassSettings, control: Control, now_ms: int
         ticks_missing=tick_age_s is not None and tick_age_s > _longest_silence_s(settings),
         net_rate_per_s=None if eta is None else eta.rate_per_s,
         eta_s=None if eta is None else _from_now(eta, rows, now_ms),
+        rate=control.rate if control.rate is not None and control.rate.holds(now_ms) else None,
+        stage=control.stage if control.admits else None,
     )
 
 

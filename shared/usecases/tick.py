@@ -184,7 +184,6 @@ def _matches(seen: Gathered) -> list[str]:
 
 
 def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirmed: int, swept: int) -> TickLine:
-    oldest_ms = seen.counts.oldest_eligible_ms
     return TickLine(
         run_id=key.run_id,
         at_ms=seen.now_ms,
@@ -201,8 +200,9 @@ def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirm
         rate_per_s=plan.rate_per_s,
         rate_binding=plan.rate_binding.value,
         binding=plan.binding.value,
-        oldest_age_s=0 if oldest_ms is None else max(0, (seen.now_ms - oldest_ms) // 1000),
+        oldest_age_s=seen.oldest_age_s,
         eta_s=None,
+        staged=seen.stage is not None,
         facts=tick_facts.pack(plan.snapshot),
     )
 
@@ -216,4 +216,4 @@ def _close_of(ports: Ports, seen: Gathered, line: TickLine) -> TickClose:
     if line.admitted:
         recent = (*recent, Admission(at_ms=ports.clock.now_ms(), rows=line.admitted))[-RECENT_ADMISSIONS:]
     history = (*seen.control.history, line)[-HISTORY_TICKS:]
-    return TickClose(recent=recent, history=history, measures=seen.measures)
+    return TickClose(recent=recent, history=history, measures=seen.measures, stage=seen.stage)

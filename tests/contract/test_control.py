@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.runs import HISTORY_TICKS, Taken
+from shared.aws.items import encode
+from shared.aws.keys import Attribute
+from shared.core.runs import HISTORY_TICKS, Control, Taken
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.runs import CLOSE, FLAG, KEY, PLAN, a_line, take
@@ -89,6 +91,27 @@ def test_a_full_history_is_far_from_the_item_limit(aws: AwsWorld) -> None:
 
     assert aws.ledger.close_run(KEY, owner="one", close=full)
     assert aws.ledger.read_control(CLASS).history == full.history
+
+
+def stored_bytes(attribute: Attribute) -> int:
+    """As DynamoDB counts: names and text in UTF-8, numbers by half their digits, 3 bytes for each list and map."""
+    ((tag, value),) = attribute.items()
+    if tag == "M":
+        return 3 + sum(len(name.encode()) + 1 + stored_bytes(inner) for name, inner in value.items())
+    if tag == "L":
+        return 3 + sum(1 + stored_bytes(inner) for inner in value)
+    return len(value) // 2 + 2 if tag == "N" else 1 if tag in ("BOOL", "NULL") else len(value.encode())
+
+
+def test_control_with_15_explained_ticks_of_the_longest_class_name_is_below_16_kb() -> None:
+    """Every write of it is paid by its size, and every worker reads it."""
+    name = "c" * 40
+    line = replace(
+        a_line(), run_id=f"{name}@2026-11-30T12:05Z", rate_per_s=1 / 3, rate_binding="upstream", facts="x" * 440
+    )
+    control = Control(job_class=name, pause=FLAG, halt=FLAG, resumed=FLAG, history=(line,) * HISTORY_TICKS)
+
+    assert stored_bytes(encode(control)) < 16 * 1024
 
 
 def test_takes_plans_and_closes_whose_answer_is_lost_are_ours(aws: AwsWorld) -> None:

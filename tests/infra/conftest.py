@@ -12,7 +12,7 @@ from aws_cdk.assertions import Template
 
 from infra.bundle import Bundle
 from infra.stack import SluiceStack
-from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings
+from shared.core.settings import ClassSettings, RetrySettings, Schedule, Settings, UpstreamSettings
 from tests.infra.shape import Shape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,15 +72,22 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture(scope="session")
 def shape(settings: Settings, bundle: Bundle) -> Shape:
-    return _synth(settings, bundle, ephemeral=False)
+    return synth_shape(settings, bundle, ephemeral=False)
 
 
 @pytest.fixture(scope="session")
 def ephemeral_shape(settings: Settings, bundle: Bundle) -> Shape:
-    return _synth(settings, bundle, ephemeral=True)
+    return synth_shape(settings, bundle, ephemeral=True)
 
 
-def _synth(settings: Settings, bundle: Bundle, *, ephemeral: bool) -> Shape:
+@pytest.fixture(scope="session")
+def door_shape(bundle: Bundle) -> Shape:
+    """A stack with the webhook, and a class that nothing else starts."""
+    documents = ClassSettings(name="documents", kind="sim", webhook=True, schedule=Schedule.REPAIR)
+    return synth_shape(Settings(namespace="SluiceTest", classes={"documents": documents}), bundle, ephemeral=False)
+
+
+def synth_shape(settings: Settings, bundle: Bundle, *, ephemeral: bool) -> Shape:
     app = cdk.App(analytics_reporting=False, context=cdk_context())
     stack = SluiceStack(app, "Sluice", settings=settings, bundle=bundle, ephemeral=ephemeral)
     return Shape(stack=stack, template=Template.from_stack(stack))

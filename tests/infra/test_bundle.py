@@ -20,6 +20,8 @@ def test_the_code_is_shipped_with_the_chosen_configuration_and_without_tests_or_
         "functions/__init__.py",
         "functions/pacer/handler.py",
         "functions/worker/kinds/prompt.txt",
+        "functions/worker/kinds/session_sweep.py",
+        "functions/worker/kinds/thumbnails.py",
         "shared/__init__.py",
         "shared/core/model.py",
         "sluice.toml",

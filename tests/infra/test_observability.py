@@ -1,4 +1,4 @@
-"""Logs that expire, alarms that state everything, functions that know where they are."""
+"""Logs that expire, queues that are watched, functions that know where they are."""
 
 from __future__ import annotations
 
@@ -41,18 +41,12 @@ def test_every_queue_that_should_be_empty_has_an_alarm_on_its_visible_messages(s
     assert watched == {f"{queue}.QueueName" for queue in should_be_empty}
 
 
-def test_an_alarm_states_each_of_its_properties(shape: Shape) -> None:
-    for alarm in shape.of_type("AWS::CloudWatch::Alarm").values():
-        properties = alarm["Properties"]
-        assert properties["Namespace"] == "AWS/SQS"
-        assert properties["Statistic"] == "Maximum"
-        assert properties["Period"] == 60
-        assert properties["Threshold"] == 1
-        assert properties["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-        assert (properties["DatapointsToAlarm"], properties["EvaluationPeriods"]) == (1, 1)
-        assert properties["TreatMissingData"] == "notBreaching"  # SQS says nothing of a queue that is idle for hours
-        assert properties["AlarmDescription"]
-
-
 def test_the_outputs_name_what_operators_need(shape: Shape) -> None:
-    assert set(shape.template.to_json()["Outputs"]) == {"TableName", "BucketName", "PacerName", "QueueUrls"}
+    assert set(shape.template.to_json()["Outputs"]) == {
+        "TableName",
+        "BucketName",
+        "PacerName",
+        "QueueUrls",
+        "AlarmTopicArn",
+        "DashboardUrl",
+    }

@@ -24,6 +24,9 @@ _FILES = {
     "functions/pacer/handler.py": "def handler(event, context): ...\n",
     "functions/pacer/.handler.py.swp": "an editor's",
     "functions/worker/kinds/prompt.txt": "Summarise.\n",
+    "functions/worker/kinds/session_sweep.py": "import json\n",
+    "functions/worker/kinds/thumbnails.py": "import PIL\n",
+    "functions/worker/kinds/thumbnails.requirements.txt": "pillow\n",
     "functions/worker/tests/test_worker.py": "",
     "functions/requirements.txt": "boto3\n",
     "build/dependencies/aws_lambda_powertools/__init__.py": "",
@@ -32,6 +35,9 @@ _FILES = {
     "build/dependencies/boto3-1.0.dist-info/METADATA": "Name: boto3\n",
     "build/dependencies/boto3-1.0.dist-info/RECORD": "this machine\n",
     "build/dependencies/bin/jp.py": "#!/this/python\n",
+    "build/kinds/lambda/thumbnails/PIL/__init__.py": "",
+    "build/kinds/lambda/thumbnails/bin/pilfont": "#!/this/python\n",
+    "build/kinds/host/thumbnails/PIL/__init__.py": "HOST = 1\n",
 }
 
 

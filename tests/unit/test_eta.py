@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.eta import DrainState, Eta, drain_eta
+from shared.core.eta import DrainState, Eta, EtaTrend, drain_eta, eta_trend
 from shared.core.model import LaneCounts
 from shared.core.runs import TickLine
 
@@ -108,3 +109,27 @@ def test_i11_seconds_are_finite_and_not_negative_and_there_only_where_a_drain_en
     assert (said.seconds is not None) == ends
     assert said.seconds is None or (isfinite(said.seconds) and said.seconds >= 0)
     assert said.rate_per_s is None or isfinite(said.rate_per_s)
+
+
+def trend(*etas_s: float | None) -> EtaTrend:
+    """How the last of these ETAs moved against the ticks before it."""
+    history = [replace(line(n * 60, 1), eta_s=each) for n, each in enumerate(etas_s[:-1])]
+    return eta_trend(history, Eta(state=DrainState.DRAINING, seconds=etas_s[-1], rate_per_s=1.0))
+
+
+def test_a_drain_that_keeps_its_pace_loses_an_interval_a_tick_and_does_not_accelerate() -> None:
+    assert trend(600.0, 540.0, 480.0) == EtaTrend(change_s=-60.0, acceleration_s=0.0)
+
+
+def test_an_eta_that_rises_faster_and_faster_says_both() -> None:
+    assert trend(600.0, 610.0, 650.0) == EtaTrend(change_s=40.0, acceleration_s=30.0)
+
+
+@pytest.mark.parametrize("etas_s", [(600.0,), (None, 600.0), (600.0, None), (540.0, None, 600.0)])
+def test_where_a_tick_had_no_eta_there_is_no_change(etas_s: tuple[float | None, ...]) -> None:
+    assert trend(*etas_s) == EtaTrend(change_s=None, acceleration_s=None)
+
+
+def test_an_acceleration_needs_three_etas_in_a_row() -> None:
+    assert trend(600.0, 540.0) == EtaTrend(change_s=-60.0, acceleration_s=None)
+    assert trend(None, 600.0, 540.0).acceleration_s is None

@@ -1,0 +1,175 @@
+"""`plan [CLASS]`: whether a backlog drains, when, what binds and what would change it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from ops.access import Access
+from ops.commands.choice import class_named
+from ops.wording import counted, duration
+from shared.core import capacity
+from shared.core.capacity import CapacityPlan, Shape
+from shared.errors import InvalidInput
+from shared.usecases.planning import ClassFacts, Known, declared_facts, live_facts
+
+_UNITS: Final = {"pending": "jobs", "arrivals": "jobs/s", "limit": "calls/s", "service": "s", "interval": "s"}
+_REQUIRED: Final = ("pending", "slots", "service")
+_DEFAULTS: Final = {"arrivals": 0.0, "share": 1.0, "calls": 1.0, "interval": 60.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """The numbers by option, and what of the class says whether this is the right tool and what a job costs."""
+
+    numbers: dict[str, Known]
+    shape: Shape
+    job_usd: float | None
+
+
+@click.command(short_help="Say whether and when a backlog drains, and what binds.")
+@click.argument("job_class", metavar="[CLASS]", required=False)
+@click.option("--pending", type=click.IntRange(min=0), help="Jobs that are not finished.")
+@click.option("--arrivals", type=float, help="New jobs per second.  [default: 0, or observed]")
+@click.option("--limit", type=float, help="Calls per second that the upstream allows.  [default: none, or learned]")
+@click.option("--slots", type=click.IntRange(min=0), help="Concurrent workers.")
+@click.option("--service", type=float, help="Seconds of worker time per job.")
+@click.option("--calls", type=float, help="Upstream calls per job.  [default: 1, or measured]")
+@click.option("--share", type=float, help="This class's share of the limit, above 0, at most 1.  [default: 1]")
+@click.option("--interval", type=float, help="Seconds between ticks.  [default: 60]")
+@click.option("--matches", type=click.IntRange(min=0), help="Matches that are ready: each runs one job at a time.")
+@click.option("--declared", is_flag=True, help="Ask the configuration alone, no deployment: nothing waits there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.pass_obj
+def plan(
+    access: Access,
+    /,
+    *,
+    job_class: str | None,
+    matches: int | None,
+    declared: bool,
+    as_json: bool,
+    **given: float | None,
+) -> None:
+    """min(R, W/S) - A: what the upstream or the workers allow, less what arrives.
+
+    Without CLASS every number is yours, and no deployment is asked. With CLASS the numbers that you do not give are
+    read from it: what its last ticks saw and measured. It never changes anything; a plan that never drains is an
+    answer too, with exit code 0.
+
+    \b
+    Examples
+      python -m ops plan --pending 2400 --arrivals 10 --limit 40 --slots 50 --service 1
+      python -m ops plan replay_summary
+      python -m ops plan replay_summary --slots 40
+      python -m ops plan replay_summary --declared --pending 40000
+    """
+    mine = {name: Known(value=value, source="given") for name, value in given.items() if value is not None}
+    asked = _of_nothing(mine) if job_class is None else _of_class(access, job_class, mine, declared=declared)
+    found = _planned(asked, matches)
+    pending = asked.numbers["pending"].value
+    cost_usd = None if asked.job_usd is None else asked.job_usd * pending
+    if as_json:
+        click.echo(json.dumps(_figures(found, asked, cost_usd), ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(found, asked, cost_usd)))
+
+
+def _of_nothing(mine: dict[str, Known]) -> _Question:
+    for name in _REQUIRED:
+        if name not in mine:
+            raise InvalidInput(f"--{name}", got="nothing", expected="a number, or a CLASS to read it from")
+    numbers = {name: Known(value=value, source="default") for name, value in _DEFAULTS.items()} | mine
+    return _Question(numbers=numbers, shape=Shape(), job_usd=None)
+
+
+def _of_class(access: Access, name: str, mine: dict[str, Known], *, declared: bool) -> _Question:
+    settings = access.settings()
+    job_class = class_named(settings, name)
+    upstream = settings.upstream_of(job_class)
+    live = {"pending", "arrivals", "service", "calls"} | ({"limit"} if upstream is not None else set())
+    needs_ledger = not declared and not live <= mine.keys()
+    facts = live_facts(access.ports(), job_class, upstream) if needs_ledger else declared_facts(job_class, upstream)
+    return _Question(
+        numbers=_of_facts(facts, declared=declared) | mine,
+        shape=Shape(longest_chunk_s=facts.longest_chunk_s, function_timeout_s=facts.function_timeout_s),
+        job_usd=facts.job_usd,
+    )
+
+
+def _of_facts(facts: ClassFacts, *, declared: bool) -> dict[str, Known]:
+    unknown = Known(value=0.0, source="nothing waits before it is deployed" if declared else "no tick has counted yet")
+    found = {
+        "pending": facts.pending or unknown,
+        "arrivals": facts.arrivals_per_s or Known(value=0.0, source="not observed yet"),
+        "slots": facts.slots,
+        "service": facts.service_s,
+        "calls": facts.calls_per_job,
+        "share": facts.share,
+        "interval": facts.interval_s,
+    }
+    return found if facts.limit_per_s is None else found | {"limit": facts.limit_per_s}
+
+
+def _planned(asked: _Question, matches: int | None) -> CapacityPlan:
+    number = {name: known.value for name, known in asked.numbers.items()}
+    shape = asked.shape
+    if matches is not None:
+        shape = Shape(
+            ready_matches=matches, longest_chunk_s=shape.longest_chunk_s, function_timeout_s=shape.function_timeout_s
+        )
+    try:
+        return capacity.plan(
+            pending=int(number["pending"]),
+            arrivals_per_s=number["arrivals"],
+            slots=int(number["slots"]),
+            service_s=number["service"],
+            limit_per_s=number.get("limit"),
+            share=number["share"],
+            calls_per_job=number["calls"],
+            interval_s=number["interval"],
+            shape=shape,
+        )
+    except ValueError as error:
+        raise _as_option(error) from None
+
+
+def _as_option(error: ValueError) -> InvalidInput:
+    """The core names its argument; a person typed an option."""
+    name, _, rest = str(error).partition(" must be ")
+    expected, _, got = rest.rpartition(", got ")
+    option = name.removesuffix("_per_s").removesuffix("_s").removesuffix("_per_job")
+    return InvalidInput(f"--{option}", got=got, expected=expected)
+
+
+def _figures(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> dict[str, Any]:
+    return {
+        "drains": found.drains,
+        "net_rate_per_s": found.net_rate_per_s,
+        "drain_s": found.drain_s,
+        "binding": found.binding.value,
+        "ticks": found.ticks,
+        "cost_usd": cost_usd,
+        "upstream_rate_per_s": found.upstream_rate_per_s,
+        "slots_rate_per_s": found.slots_rate_per_s,
+        "sentences": list(found.sentences),
+        "warnings": list(found.warnings),
+        "numbers": {name: {"value": known.value, "source": known.source} for name, known in asked.numbers.items()},
+    }
+
+
+def _lines(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> list[str]:
+    lines = [found.sentences[0], *(f"  {sentence}" for sentence in found.sentences[1:])]
+    if found.drain_s is not None and found.ticks is not None:
+        lines.append(f"  done in {duration(found.drain_s)}, over {counted(found.ticks, 'tick')}")
+    if cost_usd is not None:
+        lines.append(f"  about {cost_usd:.2f} USD of table, queue and workers, without what the upstream charges")
+    lines += [f"  warning: {warning}" for warning in found.warnings]
+    lines.append("  from")
+    for name, known in asked.numbers.items():
+        value = f"{known.value:g} {_UNITS.get(name, '')}".rstrip()
+        lines.append(f"    {name:<9}{value:<16}{known.source}")
+    return lines

@@ -1,0 +1,113 @@
+"""What a class looks like to `plan`: the numbers of min(R, W/S) - A, each with where it is from. Nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.core import stats
+from shared.core.cost import job_spending
+from shared.core.measures import Measure, Measures
+from shared.core.rate import rate_in_force
+from shared.core.runs import Control
+from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.ports import Ports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One number, and where it is from."""
+
+    value: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassFacts:
+    """`pending` and `arrivals_per_s` None: no tick has said yet. `limit_per_s` None: no upstream.
+
+    `job_usd` is what a job takes of the table, the queue and the workers, without what the upstream charges.
+    """
+
+    pending: Known | None
+    arrivals_per_s: Known | None
+    limit_per_s: Known | None
+    calls_per_job: Known
+    service_s: Known
+    slots: Known
+    share: Known
+    interval_s: Known
+    longest_chunk_s: float
+    function_timeout_s: float
+    job_usd: float
+
+
+def declared_facts(settings: ClassSettings, upstream: UpstreamSettings | None) -> ClassFacts:
+    """As the configuration says it, without a ledger: what a class would do before it is deployed."""
+    return _facts(settings, upstream, Control(job_class=settings.name), arrivals_per_s=None, limit=None)
+
+
+def live_facts(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> ClassFacts:
+    """As the last ticks saw it: one read of control, of what was learned of the upstream, and of the closed minutes."""
+    control = ports.ledger.read_control(settings.name)
+    limit = None
+    if upstream is not None:
+        learned = ports.ledger.read_learned(upstream.name)
+        limit = Known(
+            value=rate_in_force(learned, upstream),
+            source="declared" if learned is None else f"learned: {learned.decision}",
+        )
+    return _facts(settings, upstream, control, arrivals_per_s=_arrivals(ports, control), limit=limit)
+
+
+def _facts(
+    settings: ClassSettings,
+    upstream: UpstreamSettings | None,
+    control: Control,
+    *,
+    arrivals_per_s: Known | None,
+    limit: Known | None,
+) -> ClassFacts:
+    last = control.history[-1] if control.history else None
+    measures = control.measures
+    service = _measured(measures, "service_s", settings.declared_service_s)
+    if limit is None and upstream is not None:
+        limit = Known(value=upstream.limit_per_s, source="declared")
+    return ClassFacts(
+        pending=None if last is None else Known(value=last.pending, source="the last tick"),
+        arrivals_per_s=arrivals_per_s,
+        limit_per_s=limit,
+        calls_per_job=_measured(measures, "calls_per_job", settings.declared_calls_per_job),
+        service_s=service,
+        slots=Known(value=settings.slots, source="configured"),
+        share=Known(value=settings.upstream_share, source="configured"),
+        interval_s=Known(value=settings.tick_interval_s, source="configured"),
+        longest_chunk_s=_measured(measures, "long_chunk_s", settings.declared_chunk_s).value,
+        function_timeout_s=settings.function_timeout_s,
+        job_usd=job_spending(
+            service_s=service.value,
+            memory_mb=settings.memory_mb,
+            chunks=measures.chunks_per_job.value if measures is not None and measures.chunks_per_job is not None else 1,
+        ).usd(),
+    )
+
+
+def _measured(measures: Measures | None, name: str, declared: float) -> Known:
+    found: Measure | None = None if measures is None else getattr(measures, name)
+    return Known(value=declared, source="declared") if found is None else Known(value=found.value, source=found.source)
+
+
+def _arrivals(ports: Ports, control: Control) -> Known | None:
+    """What came is what the backlog grew by and what left it: two observations over the same minutes."""
+    history = control.history
+    if len(history) < 2:
+        return None
+    first, last = history[0], history[-1]
+    windows_ms = list(
+        range(stats.window_of(first.at_ms) + stats.WINDOW_MS, stats.window_of(last.at_ms), stats.WINDOW_MS)
+    )
+    if not windows_ms:
+        return None
+    ended = stats.total(ports.ledger.read_stats(control.job_class, windows_ms=windows_ms), *stats.ENDINGS)
+    grown_per_s = (last.pending - first.pending) * 1000 / (last.at_ms - first.at_ms)
+    ended_per_s = ended * 1000 / (len(windows_ms) * stats.WINDOW_MS)
+    return Known(value=max(0.0, grown_per_s + ended_per_s), source=f"observed over {len(windows_ms)} minutes")

@@ -1,0 +1,111 @@
+"""TRAPS 30: what the pacer's handler really prints, on moto, holds the metric and dimension of every alarm and panel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from functions.pacer import handler as entry
+from shared.aws.runtime import ThreadParallel
+from shared.aws.wiring import wire
+from shared.config import read_environment
+from shared.core import stats
+from shared.core.model import NewJob
+from shared.core.settings import Settings
+from shared.usecases.submit import submit_jobs
+from tests.contract.moto_world import moto_aws
+from tests.contract.worlds import AwsWorld, aws_client
+from tests.infra.shape import Shape
+from tests.infra.test_alarms import alarms
+from tests.infra.test_dashboard import widgets
+
+TICKS = 3
+"""An acceleration needs the ETA of three ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """One metric as an EMF document names it."""
+
+    namespace: str
+    dimensions: tuple[tuple[str, str], ...]
+    name: str
+
+
+class Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 45_000
+
+
+def printed(lines: str) -> set[Printed]:
+    """Every metric that CloudWatch would make of these log lines."""
+    found: set[Printed] = set()
+    for line in lines.splitlines():
+        document: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+        for group in document.get("_aws", {}).get("CloudWatchMetrics", []):
+            for names in group["Dimensions"]:
+                dimensions = tuple(sorted((name, document[name]) for name in names))
+                assert all(each["Name"] in document for each in group["Metrics"])
+                found |= {Printed(group["Namespace"], dimensions, each["Name"]) for each in group["Metrics"]}
+    return found
+
+
+@pytest.fixture
+def world() -> Iterator[AwsWorld]:
+    with moto_aws():
+        yield AwsWorld(aws_client())
+
+
+def tick_every_class(world: AwsWorld, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three ticks of each class; what workers would have counted in the minutes before stands in the statistics."""
+    urls = {lane.value: url for lane, url in world.urls.items()}
+    names = {"SLUICE_TABLE": world.name, "SLUICE_BUCKET": world.name}
+    environment = read_environment({**names, "SLUICE_QUEUES": json.dumps(dict.fromkeys(settings.classes, urls))})
+    host = wire(environment, settings, clients=world.clients)
+    host = replace(host, ports=replace(host.ports, parallel=ThreadParallel(1)))  # TRAPS 36
+    monkeypatch.setattr(entry, "host", lambda: host)
+    now_ms = host.ports.clock.now_ms()
+    counted = {stats.CALLS: 50, stats.REFUSALS: 2, stats.CHUNKS: 40, stats.COMPLETIONS: 40, stats.STARTS: 40}
+    for name in settings.classes:
+        for minutes in range(1, 4):
+            counters = counted | {stats.bucket_name(900): 40}
+            window_ms = stats.window_of(now_ms) - minutes * stats.WINDOW_MS
+            host.ports.ledger.add_stats(name, window_ms=window_ms, shard=0, counters=counters)
+        for number in range(TICKS):
+            event = {"job_class": name, "scheduled_at": f"2026-11-30T12:{number:02d}:00Z"}
+            assert entry.handler(event, Context())["outcome"] in ("closed", "skipped")
+    submit_jobs(
+        host.ports, settings, [NewJob(job_id="canary-job", job_class=name, match_id="canary", payload='"canary"')]
+    )
+    entry.handler({"job_class": name, "scheduled_at": "2026-11-30T12:30:00Z"}, Context())
+
+
+def test_every_alarm_and_panel_is_on_a_metric_that_the_pacer_prints(
+    shape: Shape,
+    settings: Settings,
+    world: AwsWorld,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tick_every_class(world, settings, monkeypatch)
+    output = capsys.readouterr().out
+    found = printed(output)
+
+    wanted = {
+        Printed(each["Namespace"], tuple((one["Name"], one["Value"]) for one in each["Dimensions"]), each["MetricName"])
+        for each in alarms(shape).values()
+        if each["Namespace"] == settings.namespace
+    }
+    drawn = {
+        Printed(metric[0], ((metric[2], metric[3]),), metric[1])
+        for widget in widgets(shape)
+        for metric in widget["properties"].get("metrics", [])
+    }
+    assert len(wanted) > 20
+    assert wanted <= found, sorted(each.name for each in wanted - found)
+    assert drawn <= found, sorted(each.name for each in drawn - found)
+    assert "canary" not in output
