@@ -20,7 +20,7 @@ from ops.sim.scenario import Event
 from ops.sim.sluice_world import SimSluice
 from ops.sim.upstream import UpstreamTruth
 from shared.core.exchange import Outgoing
-from shared.core.settings import Settings
+from shared.core.settings import AbortRules, Settings
 from shared.errors import LedgerUnavailable, QueueUnavailable, Retryable, StorageUnavailable, UpstreamFailed
 
 _ERRORS: Final[Mapping[str, type[Retryable]]] = {
@@ -99,9 +99,10 @@ class Mix:
         self.active = True
 
     def settings_of(self, settings: Settings) -> Settings:
-        """Ordered classes have more to break, so some seeds are of them."""
+        """Ordered classes have more to break, so some seeds are of them. Nothing aborts: that would end the trouble."""
         classes = {
-            name: replace(job_class, ordered=self.chances.ordered) for name, job_class in settings.classes.items()
+            name: replace(job_class, ordered=self.chances.ordered, abort=AbortRules.off())
+            for name, job_class in settings.classes.items()
         }
         return replace(settings, classes=classes)
 

@@ -14,6 +14,9 @@ from shared.core.settings import AbortRules
 ENOUGH_ROWS: Final = 20
 """Rows below which a ratio of them says nothing."""
 
+STUCK_SHARE: Final = 0.5
+"""A backlog that ages while at least this share of what was due is finished is a large one, and not a stuck one."""
+
 
 class AbortReason(StrEnum):
     """The low-cardinality code that the pause, the log line and the alarm carry (I12)."""
@@ -38,6 +41,7 @@ class Health:
     """One closed window of an unpaused class, and the backlog as it was seen at its end.
 
     `calls` and `allowance_calls` are of the upstream, the latter with the declared burst; None without an upstream.
+    `due_completions` are those to be expected of the rate in force and of what was admitted; None: not known.
     `retries` are rows that came back (refused, held, failed), `deaths` those that became dead.
     """
 
@@ -51,6 +55,7 @@ class Health:
     calls: int = 0
     allowance_calls: float | None = None
     spend_usd: float = 0.0
+    due_completions: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("oldest_age_s", "spend_usd"):
@@ -121,6 +126,12 @@ def _age_rising(windows: Sequence[Health], age_windows: int | None) -> Abort | N
     backlog_falls = any(after.pending < before.pending for before, after in pairwise(seen))
     if backlog_falls or not _rises(window.oldest_age_s for window in seen):
         return None
+    due = sum(window.due_completions or 0.0 for window in seen[1:])
+    if all(window.due_completions is not None for window in seen[1:]):
+        # More may arrive than the capacity: that is no harm done by us. And three rows an hour say nothing in a minute.
+        done = sum(window.completions + window.deaths for window in seen[1:])
+        if due < ENOUGH_ROWS or done >= STUCK_SHARE * due:
+            return None
     first_s, last_s = seen[0].oldest_age_s, seen[-1].oldest_age_s
     sentence = f"the oldest row's age rose from {first_s:.0f} to {last_s:.0f} s and nothing drained"
     return Abort(reason=AbortReason.AGE_RISING, sentence=sentence)

@@ -109,6 +109,10 @@ class AbortRules:
         if self.age_windows == 0:
             raise ValueError("age_windows must be at least 1, got 0")
 
+    @classmethod
+    def off(cls) -> AbortRules:
+        return cls(age_windows=None, excess_share=None, retry_share=None, dead_share=None, spend_usd=None)
+
 
 class Schedule(StrEnum):
     """What a class's own schedule does: admit a run at each tick, or only repair what another trigger has admitted."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core import stats
+from shared.core.abort import Abort
 from shared.core.measures import Measures, measure
 from shared.core.model import Counts, Nominee
 from shared.core.overrides import rate_bound
@@ -40,6 +41,7 @@ class Gathered:
     """The last closed minutes, newest first."""
     now_ms: int
     stage: Stage | None = None
+    abort: Abort | None = None
 
     @property
     def oldest_age_s(self) -> int:

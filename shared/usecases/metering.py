@@ -78,6 +78,7 @@ def _workers(settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) 
         "HopCaps": found.hop_caps,
         "PermitsStarved": found.permits_starved,
         "WaitingWithoutStarts": float(found.waiting_without_starts),
+        "AbortFired": float(seen.abort is not None),
         "DeferredAtZero": float(found.deferred_at_zero),
     }
     observed = {

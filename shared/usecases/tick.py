@@ -29,6 +29,7 @@ from shared.core.runs import (
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
+from shared.usecases.aborting import stop_if_harmful
 from shared.usecases.claiming import claim_and_send
 from shared.usecases.gathering import Gathered, gather, snapshot_of
 from shared.usecases.metering import emit_tick
@@ -111,6 +112,7 @@ def _own(
     try:
         seen = gather(ports, settings, upstream)
         sweeps_only = planned or request.repair or _revoked(request, seen)
+        seen = seen if sweeps_only else stop_if_harmful(ports, settings, seen)
         plan = plan_tick(snapshot_of(settings, seen, resumed=sweeps_only), seen.now_ms)
         # Rule 5: planned before the first claim, so that nothing is ever planned twice.
         ours = sweeps_only or (

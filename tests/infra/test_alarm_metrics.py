@@ -1,15 +1,15 @@
-"""TRAPS 30: what the pacer's handler really prints, on moto, holds the metric and dimension of every alarm and panel."""
+"""TRAPS 30: what the pacer's handler prints, on moto, holds the metric and dimension of every alarm and panel."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
 from functions.pacer import handler as entry
+from ops.local.alarms import samples_of
 from shared.aws.runtime import ThreadParallel
 from shared.aws.wiring import wire
 from shared.config import read_environment
@@ -43,15 +43,10 @@ class Context:
 
 def printed(lines: str) -> set[Printed]:
     """Every metric that CloudWatch would make of these log lines."""
-    found: set[Printed] = set()
-    for line in lines.splitlines():
-        document: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-        for group in document.get("_aws", {}).get("CloudWatchMetrics", []):
-            for names in group["Dimensions"]:
-                dimensions = tuple(sorted((name, document[name]) for name in names))
-                assert all(each["Name"] in document for each in group["Metrics"])
-                found |= {Printed(group["Namespace"], dimensions, each["Name"]) for each in group["Metrics"]}
-    return found
+    return {
+        Printed(each.namespace, tuple(sorted(each.dimensions.items())), each.name)
+        for each in samples_of(lines.splitlines())
+    }
 
 
 @pytest.fixture

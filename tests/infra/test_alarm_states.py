@@ -53,11 +53,12 @@ class Watch:
         return self
 
     def until(self, name: str, state: AlarmState, *, within: int) -> Watch:
-        for _ in range(within):
-            if self.states[name] is state:
-                return self
+        waited = 0
+        while self.states[name] is not state and waited < within:
             self.minutes(1)
-        raise AssertionError(f"{name} is {self.states[name]} after {within} minutes, not {state}: {self.states}")
+            waited += 1
+        assert self.states[name] is state, f"{name} is {self.states[name]} after {within} minutes: {self.states}"
+        return self
 
     def _judge(self) -> None:
         namespace = self.sluice.settings.namespace

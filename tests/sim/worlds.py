@@ -16,7 +16,7 @@ from ops.sim.world import START_MS
 from shared.core.exchange import Delivery
 from shared.core.model import Job, Lane, NewJob
 from shared.core.runs import Control, Run, TickLine
-from shared.core.settings import ClassSettings, RetrySettings, Settings, UpstreamSettings
+from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Settings, UpstreamSettings
 from shared.core.stats import window_of
 from shared.kind import Chunk, ChunkContext
 from shared.usecases.dead_letter import read_dead_letters
@@ -32,8 +32,12 @@ TWENTY_A_TICK: Final[dict[str, Any]] = {"slots": 4, "declared_service_s": 12.0}
 
 
 def settings(*, limit_per_s: float | None = None, retry: RetrySettings | None = None, **changes: Any) -> Settings:
-    """One class, paced by what is declared of it. With `limit_per_s` it calls an upstream of that limit once a chunk, otherwise none."""
+    """One class, paced by what is declared of it; it neither recovers in stages nor stops by itself unless asked to.
+
+    With `limit_per_s` it calls an upstream of that limit once a chunk, otherwise none.
+    """
     fields: dict[str, Any] = {"kind": "sim", "slots": 20, "declared_service_s": 0.5, "measured": False}
+    fields |= {"staged_recovery": False, "abort": AbortRules.off()}
     fields["retry"] = retry or RetrySettings()
     upstreams = {}
     if limit_per_s is not None:

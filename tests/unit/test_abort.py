@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.abort import AbortReason, AbortRules, Health, judge
+from shared.core.abort import AbortReason, Health, judge
+from shared.core.settings import AbortRules
 
 RULES = AbortRules(spend_usd=10.0)
 OFF = AbortRules(age_windows=None, excess_share=None, retry_share=None, dead_share=None, spend_usd=None)
