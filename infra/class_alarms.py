@@ -140,6 +140,16 @@ def _pool_rows(settings: ClassSettings) -> Iterator[_Row]:
         means="no tick has closed for two intervals: nothing is admitted and nothing is repaired. Look at the schedule,"
         " the lost ticks and the pacer's log.",
     )
+    yield _Row(
+        runbook="StoppedItself",
+        metric="StoppedItself",
+        comparison=AT_LEAST,
+        threshold=1,
+        periods=1,
+        means="Sluice has paused the class: an abort condition held (age, starts over the allowance, retries, dead"
+        " ratio, spend) or the upstream's quota is used up. `ops status` says which, `ops resume` goes on; nothing is"
+        " deleted.",
+    )
     wall_s = settings.function_timeout_s - settings.chunk_margin_s
     yield _Row(
         runbook="ChunkNearTheWall",

@@ -80,7 +80,7 @@ def in_words(each: ClassStatus) -> list[str]:
 def state_in_words(each: ClassStatus) -> str:
     for word, flag in ((HALTED, each.halt), (DrainState.PAUSED.value, each.pause)):
         if each.state == word and flag is not None:
-            return f"{word} by {flag.by} at {moment(flag.at_ms)}: {flag.why}"
+            return f"{word} by {flag.by} at {moment(flag.at_ms)}: {plain(flag.why)}"
     if each.state == DrainState.DRAINING and each.eta_s is not None:
         return f"draining, done in {duration(each.eta_s)}"
     return _STATES.get(each.state, each.state)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+SLUICE: Final = "sluice"
+"""Who signs where nobody did: a class that stopped itself, after an abort or on an exhausted quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,16 @@ from typing import Final, TypeAlias
 from shared.core import stats
 from shared.core.abort import Abort, Health, judge
 from shared.core.cost import job_spending
-from shared.core.flags import Flag
+from shared.core.flags import SLUICE, Flag
 from shared.core.runs import REPAIR_MARK, TickLine
 from shared.core.settings import ClassSettings
 from shared.core.stats import StatsWindow
 from shared.ports import Ports
 from shared.usecases.gathering import Gathered
+
+LOOK_BACK_TICKS: Final = 10
+"""Enough for the rules that compare windows, and for the ratio of the dead: at the end of a drain only what fails is
+left, and for some minutes most rows that end are dead ones."""
 
 LONGEST_LOOK_MINUTES: Final = 10
 """Of a longer interval its last minutes are judged, the same number of each."""
@@ -30,7 +34,7 @@ def stop_if_harmful(ports: Ports, settings: ClassSettings, seen: Gathered) -> Ga
     found = judge(_healths(ports, settings, seen), settings.abort)
     if found is None:
         return seen
-    flag = Flag(by="sluice", why=_why(found), at_ms=ports.clock.now_ms())
+    flag = Flag(by=SLUICE, why=_why(found), at_ms=ports.clock.now_ms())
     ports.ledger.set_pause(settings.name, flag)
     ports.log.event("aborted", job_class=settings.name, reason=found.reason.value)
     return replace(seen, control=replace(seen.control, pause=flag), stage=None, abort=found)
@@ -47,7 +51,7 @@ def _healths(ports: Ports, settings: ClassSettings, seen: Gathered) -> list[Heal
     """
     if seen.stage is not None:
         return []
-    before = _points(settings, seen)
+    before = _points(seen)
     ends = [*((line.at_ms, line.pending, line.oldest_age_s) for line in before[1:]), _now(seen)]
     minutes = min(LONGEST_LOOK_MINUTES, settings.tick_interval_s * 1000 // stats.WINDOW_MS)
     wanted = [_minutes_before(at_ms, minutes) for at_ms, _, _ in ends]
@@ -66,23 +70,18 @@ def _now(seen: Gathered) -> End:
     return seen.now_ms, seen.pending, seen.oldest_age_s
 
 
-def _points(settings: ClassSettings, seen: Gathered) -> list[TickLine]:
+def _points(seen: Gathered) -> list[TickLine]:
     """The ticks since the last pause or staged recovery that admitted, oldest first; of one minute the last one."""
     resumed_ms = 0 if seen.control.resumed is None else seen.control.resumed.at_ms
     found: list[TickLine] = []
     minute_ms = stats.window_of(seen.now_ms)
     for line in reversed(seen.control.history):
-        if line.paused or line.staged or line.at_ms < resumed_ms or len(found) == _most(settings):
+        if line.paused or line.staged or line.at_ms < resumed_ms or len(found) == LOOK_BACK_TICKS:
             break
         if stats.window_of(line.at_ms) != minute_ms and not line.run_id.endswith(REPAIR_MARK):
             found.append(line)
             minute_ms = stats.window_of(line.at_ms)
     return found[::-1]
-
-
-def _most(settings: ClassSettings) -> int:
-    """Ticks that the rules look back on: the age rule's windows and one before, three for the growth of retries."""
-    return max(3, (settings.abort.age_windows or 0) + 1)
 
 
 def _minutes_before(at_ms: int, minutes: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.core import lifecycle, stats
-from shared.core.flags import Flag
+from shared.core.flags import SLUICE, Flag
 from shared.core.model import Job, Move
 from shared.core.retry import after_refusal_s, backoff_s
 from shared.core.settings import ClassSettings, UpstreamSettings
@@ -62,6 +62,6 @@ def tell_everyone(
     if isinstance(error, Refused) and error.retry_after_s is not None and upstream is not None:
         ports.limiter.hold(upstream, until_ms=ports.clock.now_ms() + round(error.retry_after_s * 1000))
     if isinstance(error, QuotaExhausted) and ports.ledger.read_control(settings.name).pause is None:
-        flag = Flag(by="sluice", why="the upstream's quota is used up", at_ms=ports.clock.now_ms())
+        flag = Flag(by=SLUICE, why="the upstream's quota is used up", at_ms=ports.clock.now_ms())
         ports.ledger.set_pause(settings.name, flag)
         tally.add(stats.QUOTA_PAUSES)

@@ -70,7 +70,7 @@ def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | N
     windows = ports.ledger.read_stats(settings.name, windows_ms=_closed_windows(now_ms))
     seen = Gathered(
         control=control,
-        upstream=None if upstream is None else see_upstream(ports, settings, upstream, now_ms=now_ms),
+        upstream=_upstream(ports, settings, upstream, control, now_ms),
         measures=measure(windows, settings, last=control.measures),
         counts=counts,
         inflight=inflight,
@@ -87,6 +87,15 @@ def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | N
         now_ms=now_ms,
     )
     return replace(seen, stage=stage)
+
+
+def _upstream(
+    ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None, control: Control, now_ms: int
+) -> UpstreamSight | None:
+    if upstream is None:
+        return None
+    had_work = bool(control.history) and control.history[-1].pending > 0
+    return see_upstream(ports, settings, upstream, had_work=had_work, now_ms=now_ms)
 
 
 def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Snapshot:

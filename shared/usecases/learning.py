@@ -31,8 +31,13 @@ class UpstreamSight:
     allowed_calls: float
 
 
-def see_upstream(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings, *, now_ms: int) -> UpstreamSight:
-    """Decide on the windows that closed since the last decision, whichever class's tick comes first (one a window)."""
+def see_upstream(
+    ports: Ports, settings: ClassSettings, upstream: UpstreamSettings, *, had_work: bool, now_ms: int
+) -> UpstreamSight:
+    """Decide on the windows that closed since the last decision, whichever class's tick comes first (one a window).
+
+    `had_work`: rows were pending at the class's own last tick already.
+    """
     names = list(upstream.shares) or [settings.name]
     before = ports.ledger.read_learned(upstream.name)
     last_ms = stats.window_of(now_ms) - stats.WINDOW_MS
@@ -44,7 +49,7 @@ def see_upstream(ports: Ports, settings: ClassSettings, upstream: UpstreamSettin
         after = ports.ledger.read_learned(upstream.name) or after
     return UpstreamSight(
         rate_per_s=rate_in_force(after, upstream),
-        share=_share(ports, settings, upstream),
+        share=_share(ports, settings, upstream, borrows=had_work),
         source=f"learned: {after.decision}",
         calls=sum(window.calls for window in sums if window.start_ms == last_ms),
         allowed_calls=upstream.limit_per_s * stats.WINDOW_MS / 1000 + upstream.burst_calls,
@@ -69,8 +74,14 @@ def _sums(counted: Sequence[Sequence[StatsWindow]], windows_ms: Sequence[int]) -
     ]
 
 
-def _share(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings) -> float:
-    """A class with nothing pending at its last tick lends its share to the others, in proportion to theirs."""
+def _share(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings, *, borrows: bool) -> float:
+    """A class with nothing pending at its last tick lends its share to the others, in proportion to theirs.
+
+    Whoever has just got work does not borrow yet: of two that wake in one minute each would take the other for idle,
+    and together they would admit twice what the upstream allows.
+    """
+    if not borrows:
+        return settings.upstream_share
     shares = upstream.shares or {settings.name: settings.upstream_share}
     others = [name for name in shares if name != settings.name]
     busy = {settings.name: settings.upstream_share}

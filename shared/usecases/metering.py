@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from shared.core import stats
 from shared.core.eta import Eta, eta_trend
+from shared.core.flags import SLUICE
 from shared.core.measures import Origin
 from shared.core.runs import TickLine
 from shared.core.settings import ClassSettings
@@ -16,7 +17,8 @@ from shared.usecases.gathering import Gathered
 
 def emit_tick(ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) -> None:
     """One set of values per closed tick. What cannot be said is absent: a gap in a graph is honest, a zero is not."""
-    ports.metrics.emit(settings.name, _rows(line) | _drain(seen, eta) | _workers(settings, seen, line, eta))
+    values = _rows(line) | _stops(seen) | _drain(seen, eta) | _workers(settings, seen, line, eta)
+    ports.metrics.emit(settings.name, values)
     ports.log.event(
         "tick_closed",
         job_class=settings.name,
@@ -49,7 +51,15 @@ def _rows(line: TickLine) -> dict[str, float]:
         "PendingRows": line.pending,
         "RatePerSecond": line.rate_per_s,
         "OldestEligibleAgeSeconds": line.oldest_age_s,
-        "Paused": float(line.paused),
+    }
+
+
+def _stops(seen: Gathered) -> dict[str, float]:
+    """Whether it admits at all, and whether it was Sluice itself that stopped it: then a person has to look."""
+    pause = seen.control.pause
+    return {
+        "Paused": float(not seen.control.admits),
+        "StoppedItself": float(pause is not None and pause.by == SLUICE),
     }
 
 

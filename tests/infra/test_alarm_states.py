@@ -13,7 +13,7 @@ from ops.local.alarm_evaluator import AlarmRule, AlarmState, Sample, evaluate
 from ops.sim.sluice_world import SimSluice
 from ops.sim.upstream import UpstreamTruth
 from ops.sim.world import START_MS
-from shared.core.flags import Flag
+from shared.core.flags import SLUICE, Flag
 from shared.core.model import NewJob
 from shared.core.settings import RetrySettings, Settings
 from shared.usecases import repair
@@ -174,3 +174,15 @@ def test_a_forgotten_pause_shows_as_the_oldest_row_s_age(rules_of: Callable[[Set
     assert "nostarts" not in seen.raised, "somebody wants it so"
     seen.sluice.resume(CLASS)
     seen.until("oldestage", OK, within=8)
+
+
+def test_a_class_that_stopped_itself_waits_for_a_person(rules_of: Callable[[Settings], Rules]) -> None:
+    seen = watch(rules_of)
+    seen.sluice.pause(CLASS)
+    seen.minutes(3)
+    assert seen.raised == [], "an operator knows of his own pause"
+    seen.sluice.ledger.set_pause(CLASS, Flag(by=SLUICE, why="dead_ratio: 12 of 40", at_ms=START_MS))
+    seen.until("stoppeditself", ALARM, within=4).minutes(5)
+    assert seen.states["stoppeditself"] is ALARM, "it does not get better by itself"
+    seen.sluice.resume(CLASS)
+    seen.until("stoppeditself", OK, within=4)

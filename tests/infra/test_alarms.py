@@ -20,6 +20,7 @@ EVERY_CLASS = {
     "DrainStalled",
     "DeferredAtZero",
     "NoTick",
+    "StoppedItself",
     "ChunkNearTheWall",
     "NoStarts",
     "HopCap",

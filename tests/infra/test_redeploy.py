@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from shared.aws.runtime import ThreadParallel
+from shared.aws.wiring import Host, wire
+from shared.config import read_environment
+from shared.core.flags import Flag
+from shared.core.model import NewJob
+from shared.core.settings import ClassSettings, Settings
+from shared.usecases.submit import submit_jobs
+from shared.usecases.tick import TickRequest, run_tick
+from tests.contract.moto_world import moto_aws
+from tests.contract.worlds import CLASS, NOW_MS, AwsWorld, aws_client
 from tests.infra.shape import Shape
 
 
@@ -31,3 +42,35 @@ def test_the_ledger_outlives_every_deployment(shape: Shape) -> None:
     table = shape.resources["Ledger"]
 
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+def test_another_version_over_the_same_ledger_resumes_nothing_and_forgets_nothing() -> None:
+    with moto_aws():
+        world = AwsWorld(aws_client())
+        flag = Flag(by="ada", why="odd answers", at_ms=NOW_MS)
+        before = deployed(world, slots=20)
+        submit_jobs(
+            before.ports,
+            before.settings,
+            [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload="{}") for n in range(5)],
+        )
+        before.ports.ledger.set_pause(CLASS, flag)
+        before.ports.ledger.set_halt(CLASS, flag)
+        after = deployed(world, slots=40)
+        now_ms = after.ports.clock.now_ms()
+        request = TickRequest(scheduled_ms=now_ms, source="schedule", nonce="new", deadline_ms=now_ms + 45_000)
+        report = run_tick(after.ports, after.settings.classes[CLASS], None, request)
+
+        assert (report.outcome, report.admitted) == ("closed", 0)
+        control = after.ports.ledger.read_control(CLASS)
+        assert (control.pause, control.halt) == (flag, flag)
+        assert control.history[-1].waiting.total == 5, "nothing is lost, and it is seen"
+
+
+def deployed(world: AwsWorld, *, slots: int) -> Host:
+    """A host as a deployment with these settings makes it."""
+    urls = {lane.value: url for lane, url in world.urls.items()}
+    names = {"SLUICE_TABLE": world.name, "SLUICE_BUCKET": world.name, "SLUICE_QUEUES": json.dumps({CLASS: urls})}
+    settings = Settings(classes={CLASS: ClassSettings(name=CLASS, kind="sim", slots=slots)})
+    host = wire(read_environment(names), settings, clients=world.clients)
+    return replace(host, ports=replace(host.ports, parallel=ThreadParallel(1)))  # TRAPS 36

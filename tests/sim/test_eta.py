@@ -16,7 +16,6 @@ from ops.sim.world import World
 from shared.errors import LedgerUnavailable, QueueUnavailable
 from tests.sim.worlds import CLASS, HOUR_MS, TWENTY_A_TICK, Bench, jobs, settings
 
-
 SIGNED = ("DrainEtaChangeMinutes", "DrainEtaAccelerationMinutes")
 """What moves towards the end is negative."""
 
