@@ -52,7 +52,7 @@ def class_alarms(
     prefix: str, settings: ClassSettings, upstream: UpstreamSettings | None, *, namespace: str
 ) -> Iterator[AlarmSpec]:
     """Every alarm of one class, in periods of its own tick interval."""
-    rows = [*_drain_rows(settings), *_pool_rows(settings), *_row_rows(settings)]
+    rows = [*_drain_rows(settings), *_pacer_rows(), *_worker_rows(settings), *_row_rows(settings)]
     if upstream is not None:
         rows += _upstream_rows(settings, upstream)
     for row in rows:
@@ -127,8 +127,8 @@ def _drain_rows(settings: ClassSettings) -> Iterator[_Row]:
     )
 
 
-def _pool_rows(settings: ClassSettings) -> Iterator[_Row]:
-    """The pacer and the workers."""
+def _pacer_rows() -> Iterator[_Row]:
+    """Whether the class is looked after at all."""
     yield _Row(
         runbook="NoTick",
         metric="Ticks",
@@ -150,6 +150,9 @@ def _pool_rows(settings: ClassSettings) -> Iterator[_Row]:
         " ratio, spend) or the upstream's quota is used up. `ops status` says which, `ops resume` goes on; nothing is"
         " deleted.",
     )
+
+
+def _worker_rows(settings: ClassSettings) -> Iterator[_Row]:
     wall_s = settings.function_timeout_s - settings.chunk_margin_s
     yield _Row(
         runbook="ChunkNearTheWall",
@@ -185,6 +188,7 @@ def _pool_rows(settings: ClassSettings) -> Iterator[_Row]:
 
 
 def _row_rows(settings: ClassSettings) -> Iterator[_Row]:
+    """The rows of the ledger."""
     yield _Row(
         runbook="OldestAge",
         metric="OldestEligibleAgeSeconds",

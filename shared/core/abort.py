@@ -14,6 +14,8 @@ from shared.core.settings import AbortRules
 ENOUGH_ROWS: Final = 20
 """Rows below which a ratio of them says nothing."""
 
+LEFT_OVER: Final = 2
+
 STUCK_SHARE: Final = 0.5
 """A backlog that ages while at least this share of what was due is finished is a large one, and not a stuck one."""
 
@@ -113,6 +115,8 @@ def _retry_growth(windows: Sequence[Health], retry_share: float | None) -> Abort
     grows = _rises(window.retries for window in windows[-3:])
     margin = max(0, last.starts - last.arrivals)
     if not grows or last.retries < ENOUGH_ROWS or last.retries < retry_share * margin:
+        return None
+    if last.pending < LEFT_OVER * last.retries:  # the end of a drain: what is left is what fails, and harms nobody
         return None
     sentence = f"retries grew to {last.retries} rows a minute, the recovery margin is {margin}"
     return Abort(reason=AbortReason.RETRY_GROWTH, sentence=sentence)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from shared.core.flags import Flag
 from shared.core.measures import Measure, Measures, Origin
 from shared.core.model import LaneCounts
+from shared.core.overrides import RateOverride
+from shared.core.recovery import Cause, Stage
 from shared.core.runs import Admission, Carry, RunKey, TakeResult, TickClose, TickLine, TickMemory
 from shared.ports import Ledger
 from tests.contract.worlds import CLASS, NOW_MS
@@ -45,7 +47,13 @@ def a_line(number: int = 0, *, eta_s: float | None = 81.25) -> TickLine:
     )
 
 
+RATE = RateOverride(rate_per_s=2.5, flag=FLAG, until_ms=NOW_MS + 3_600_000)
+STAGE = Stage(
+    cause=Cause.RESUMED, since_ms=NOW_MS, oldest_age_s=91.0, pending=2044, number=1, windows=1, window_ms=NOW_MS
+)
+
 CLOSE = TickClose(
+    stage=STAGE,
     measures=MEASURES,
     recent=(Admission(at_ms=NOW_MS, rows=7),),
     history=(a_line(), a_line(1, eta_s=None), replace(a_line(2), rate_per_s=2.0)),

@@ -12,7 +12,7 @@ from shared.aws.keys import Attribute
 from shared.core.runs import HISTORY_TICKS, Control, Taken
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
-from tests.contract.runs import CLOSE, FLAG, KEY, PLAN, a_line, take
+from tests.contract.runs import CLOSE, FLAG, KEY, NEXT, PLAN, RATE, STAGE, a_line, take
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
 
 # -- pause and halt
@@ -58,6 +58,33 @@ def test_a_pause_of_a_class_that_never_ticked_is_kept(ledger: Ledger) -> None:
     assert ledger.read_control(CLASS).pause == FLAG
     assert ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
     assert take(ledger) == Taken(planned=False)
+
+
+def test_an_operators_rate_changes_nothing_else_and_outlasts_pause_resume_and_ticks(admitted: Ledger) -> None:
+    take(admitted)
+    before = admitted.read_control(CLASS)
+    admitted.set_rate(CLASS, RATE)
+    assert replace(admitted.read_control(CLASS), version=before.version) == replace(before, rate=RATE)
+
+    admitted.set_pause(CLASS, FLAG)
+    admitted.resume(CLASS, FLAG)
+    admitted.close_run(KEY, owner="one", close=CLOSE)
+    assert admitted.read_control(CLASS).rate == RATE
+    admitted.set_rate(CLASS, replace(RATE, until_ms=None))
+    assert admitted.read_control(CLASS).rate == replace(RATE, until_ms=None)
+    admitted.set_rate(CLASS, None)
+    assert admitted.read_control(CLASS).rate is None
+
+
+def test_a_close_stores_the_stage_and_a_later_one_drops_it(admitted: Ledger) -> None:
+    take(admitted)
+    admitted.close_run(KEY, owner="one", close=CLOSE)
+    assert admitted.read_control(CLASS).stage == STAGE
+
+    admitted.admit_run(NEXT, source="schedule", now_ms=NOW_MS)
+    take(admitted, NEXT)
+    admitted.close_run(NEXT, owner="one", close=replace(CLOSE, stage=None))
+    assert admitted.read_control(CLASS).stage is None
 
 
 # -- AWS only

@@ -55,14 +55,11 @@ class Site:
         return body
 
     def tick(self, job_class: str) -> None:
-        """The class's tick of this minute, if it was not yet: the schedule's own comes once a minute."""
+        """The class's tick of this minute, if it was not yet: the schedule comes later. Waited for, since every further
+        process of a function unpacks its layers anew."""
         minute_ms = window_of(self.stage.ports.clock.now_ms())
         moment = datetime.fromtimestamp(minute_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.client("lambda").invoke(
-            FunctionName=self.functions["pacer"],
-            InvocationType="Event",
-            Payload=json.dumps({"job_class": job_class, "scheduled_at": moment, "source": "test"}).encode(),
-        )
+        self.invoke("pacer", {"job_class": job_class, "scheduled_at": moment, "source": "test"})
 
     def jobs(self) -> list[Job]:
         """Every row of the ledger."""

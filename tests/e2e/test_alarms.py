@@ -141,8 +141,11 @@ class Pool:
 
 
 @pytest.fixture
-def pool(emulator: Emulator, rules: dict[str, AlarmRule], capsys: pytest.CaptureFixture[str]) -> Pool:
+def pool(
+    emulator: Emulator, rules: dict[str, AlarmRule], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Pool:
     world = AwsWorld(aws_client(emulator.endpoint))
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", world.name)  # a logger of its own, which writes to this test's output
     clock = HandClock()
     ports = Ports(
         clock=clock,

@@ -175,7 +175,7 @@ def drain(site: Site, killer: Killer) -> list[Job]:
     until_s = time.monotonic() + GIVE_UP_S
     ticked_s = 0.0
     while time.monotonic() < until_s:
-        if time.monotonic() - ticked_s > 15:
+        if time.monotonic() - ticked_s > 20:
             ticked_s = time.monotonic()
             for job_class in site.classes:
                 site.tick(job_class)
@@ -202,8 +202,8 @@ def test_every_kind_is_killed_again_and_again_and_leaves_the_bytes_of_a_quiet_ru
         "document_classification": DOCUMENTS,
     }
     assert {job.attempts for job in jobs} == {0}, "no kill burned an attempt"
-    assert killer.kills["screenshot_thumbnails"] >= 1
-    assert killer.kills["replay_summary"] >= 1
+    assert killer.kills.total() >= 5
+    assert len(killer.kills) >= 3, "a class can be through before it is looked at, but not all of them"
     made = site.objects("summaries/", "thumbnails/", "reports/", "labels/")
     expected = expected_objects(content, jobs)
     print(f"objects: {len(made)} made, {sum(made[key] == expected[key] for key in made)} byte for byte as expected")
@@ -222,7 +222,6 @@ def test_told_once_more_nothing_is_done_again(site: Site, content: Content) -> N
     time.sleep(3)
     for job_class in site.classes:
         site.tick(job_class)
-    time.sleep(3)
     assert {job.state for job in site.jobs()} == {State.DONE}
     assert len(site.jobs()) == 2 + 1 + len(GUILDS) + 1 + DOCUMENTS
     assert site.objects("summaries/", "thumbnails/", "reports/", "labels/") == before

@@ -50,9 +50,13 @@ def printed(lines: str) -> set[Printed]:
 
 
 @pytest.fixture
-def world() -> Iterator[AwsWorld]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsWorld]:
     with moto_aws():
-        yield AwsWorld(aws_client())
+        made = AwsWorld(aws_client())
+        monkeypatch.setenv(
+            "POWERTOOLS_SERVICE_NAME", made.name
+        )  # a logger of its own, which writes to this test's output
+        yield made
 
 
 def tick_every_class(world: AwsWorld, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

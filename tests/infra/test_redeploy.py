@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from shared.aws.runtime import ThreadParallel
 from shared.aws.wiring import Host, wire
 from shared.config import read_environment
@@ -44,9 +46,12 @@ def test_the_ledger_outlives_every_deployment(shape: Shape) -> None:
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
-def test_another_version_over_the_same_ledger_resumes_nothing_and_forgets_nothing() -> None:
+def test_another_version_over_the_same_ledger_resumes_nothing_and_forgets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with moto_aws():
         world = AwsWorld(aws_client())
+        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", world.name)  # a logger of its own
         flag = Flag(by="ada", why="odd answers", at_ms=NOW_MS)
         before = deployed(world, slots=20)
         submit_jobs(

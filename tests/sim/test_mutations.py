@@ -14,7 +14,7 @@ from ops.sim.memory_runs import MemoryRuns
 from shared.core import lanes, lifecycle, pacing, work_index
 from shared.core.model import IndexFence, Move, State
 from shared.core.runs import Carry, Taken
-from shared.usecases import claiming, message, sending, tick
+from shared.usecases import claiming, gathering, message, sending, tick
 from shared.usecases.lease import Lease
 from tests.sim.scenarios import SCENARIOS
 
@@ -88,7 +88,7 @@ def ignore_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_recent_admissions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tick.Gathered, "unseen_rows", property(lambda self: 0))
+    patch.setattr(gathering.Gathered, "unseen_rows", property(lambda self: 0))
 
 
 def spend_at_the_close(patch: pytest.MonkeyPatch) -> None:

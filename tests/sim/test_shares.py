@@ -39,16 +39,18 @@ class Pair:
         )
 
     def submit(self, name: str, rows: int) -> None:
-        payload = '{"chunk_ms": 400}'
+        """Rows of an hour ago: recovery, all of them, so that no lane changes in the middle of it."""
+        now_ms = self.sluice.world.now_ms
         self.sluice.submit(
             [
                 NewJob(
-                    job_id=f"{name}-{self.sluice.world.now_ms}-{n}",
+                    job_id=f"{name}-{now_ms}-{number}",
                     job_class=name,
-                    match_id=f"{name}-{n}",
-                    payload=payload,
+                    match_id=f"{name}-{number}",
+                    payload='{"chunk_ms": 400}',
+                    due_ms=now_ms - 60 * MINUTE_MS,
                 )
-                for n in range(rows)
+                for number in range(rows)
             ]
         )
 

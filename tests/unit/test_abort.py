@@ -38,6 +38,13 @@ def reason(windows: list[Health], rules: AbortRules = RULES) -> AbortReason | No
     return None if found is None else found.reason
 
 
+def test_at_the_end_of_a_drain_where_only_what_fails_is_left_retries_may_grow() -> None:
+    growing = {"retries": [8, 16, 30], "starts": [40, 40, 30], "arrivals": [0, 0, 0]}
+
+    assert reason(minutes(**growing, pending=[90, 60, 50])) is None
+    assert reason(minutes(**growing, pending=[5000, 4980, 4970])) is AbortReason.RETRY_GROWTH
+
+
 BROKEN = [
     (minutes(oldest_age_s=[600, 660, 720]), AbortReason.AGE_RISING),
     (minutes(calls=[480, 506]), AbortReason.OVER_ALLOWANCE),  # 5 % of 480 is 24, and one for the window's edge

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from shared.config import load_settings, parse_settings
+from shared.config_abort import ABORT
 from shared.config_rules import GENERAL, RETRY, Section
 from shared.config_triggers import CLASS, WEBHOOK
 from shared.config_upstreams import UPSTREAM
 from shared.core.model import Lane
-from shared.core.settings import ClassSettings, Consequence, RetrySettings, Settings, UpstreamSettings
+from shared.core.settings import AbortRules, ClassSettings, Consequence, RetrySettings, Settings, UpstreamSettings
 from shared.errors import ConfigError
 
 UPSTREAM_TABLE = '[upstreams.inference]\nendpoint = "https://inference.example"\nlimit_per_s = 8\n'
@@ -78,7 +79,7 @@ def test_a_whole_number_serves_where_a_fraction_may_stand() -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [GENERAL, UPSTREAM, CLASS, RETRY, WEBHOOK], ids=lambda section: section.target.__name__
+    "section", [GENERAL, UPSTREAM, CLASS, RETRY, ABORT, WEBHOOK], ids=lambda section: section.target.__name__
 )
 def test_every_field_of_the_settings_has_a_rule_and_every_rule_a_field(section: Section) -> None:
     tables = {"name", "upstreams", "classes", *section.inner}
@@ -96,6 +97,13 @@ def test_each_lane_gets_what_an_event_source_mapping_accepts(slots: int) -> None
     assert all(2 <= found.lane_slots(lane) <= 1000 for lane in Lane)
 
 
+def test_each_abort_rule_has_a_bound_or_is_switched_off() -> None:
+    table = "[classes.replay_summary.abort]\nage_windows = 5\ndead_share = false\nspend_usd = 20\n"
+    found = parse_settings(a_class() + table).classes["replay_summary"].abort
+
+    assert found == AbortRules(age_windows=5, dead_share=None, spend_usd=20.0)
+
+
 # -- what is wrong, one key at a time
 
 BAD_CLASS_LINES = [
@@ -110,6 +118,11 @@ BAD_CLASS_LINES = [
     ("max_hops = 2026-11-30", "max_hops: got a date, expected a whole number from 1 to 10000"),
     ("kind = 3", "kind: got a whole number, expected a snake_case module name under functions/worker/kinds"),
     ("retry = 5", "retry: got a whole number, expected a table"),
+    ("abort = 5", "abort: got a whole number, expected a table"),
+    ("abort.age_windows = 0", "abort.age_windows: got 0, expected a whole number from 1 to 60, or false to switch"),
+    ("abort.dead_share = true", "abort.dead_share: got a boolean, expected a number from 0 to 1, or false to switch"),
+    ("abort.spend_usd = nan", "abort.spend_usd: got nan, expected a number above 0, at most 1e+06, or false to switch"),
+    ("abort.dead_ratio = 0.1", "abort.dead_ratio: unknown key"),
     ('options = "x"', "options: got a string, expected a table"),
     ("options.table = 5", "options.table: got a whole number, expected a string of 1 to 500 printable characters"),
     ('options.token = "a\\nb"', "options.token: got a string, expected a string of 1 to 500"),  # never shown

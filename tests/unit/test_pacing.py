@@ -254,7 +254,7 @@ def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -
         ),
         now_ms,
     )
-    same = {"factors": (), "planned_at_ms": 0, "snapshot": snapshot}
+    same: dict[str, Any] = {"factors": (), "planned_at_ms": 0, "snapshot": snapshot}
     assert replace(again, **same) == replace(plan, **same)
     assert said["budget"] == plan.budget
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ops.local.inference import summarise
+from ops.local.inference import classify, summarise
 from ops.local.replays import make_replay, match_name, match_replays
 from ops.local.tally import Tally, TokenBucket, Verdict, busiest, per_1000, retry_after, worst_per_1000
 
@@ -155,6 +155,19 @@ def test_a_piece_from_the_middle_of_a_game_has_moves_but_no_players() -> None:
 
 
 # -- the replays
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("LAB REPORT\nsee the discharge letter", "lab_report"),  # what stands first
+        ("A discharge letter after a lab report", "discharge_letter"),
+        ("nothing of the kind", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_label_is_found_by_its_words(text: str, label: str) -> None:
+    assert classify(text, ["discharge_letter", "lab_report", "other"])["label"] == label
 
 
 def test_replays_are_the_same_for_a_seed_and_differ_between_seeds_matches_and_games() -> None:
