@@ -10,7 +10,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from shared.config_triggers import CLASS, WEBHOOK
 from shared.config_upstreams import UPSTREAM
 from shared.core.model import Lane
 from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Settings, UpstreamSettings, WebhookSettings
+from shared.core.values import frozen
 from shared.errors import ConfigError
 
 PROJECT_CONFIG: Final = Path(__file__).resolve().parent.parent / "sluice.toml"
@@ -93,7 +93,7 @@ def _syntax_fault(message: str) -> str:
 # -- its tables
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Draft:
     """What has been read so far: the values that are right, and the faults of all others."""
 
@@ -239,7 +239,7 @@ def _judge_timeouts(draft: _Draft) -> None:
 # -- the environment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Environment:
     """What a deployment tells its functions: names and addresses, never a secret.
 

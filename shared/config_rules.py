@@ -12,7 +12,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from datetime import date, datetime, time
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -27,6 +27,7 @@ from shared.core.settings import (
     Settings,
     UpstreamSettings,
 )
+from shared.core.values import frozen
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -88,7 +89,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 # -- one key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rule:
     """Which values one key takes. Kinds are compared exactly: to Python a bool is an int, to a reader it is not.
 
@@ -179,7 +180,7 @@ TICK_INTERVAL: Final = Rule(  # EventBridge Scheduler's rate() counts whole minu
 # -- keys that depend on one another
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Law:
     """What values of one table must be to one another; judged only where each of them is right by itself."""
 
@@ -194,7 +195,7 @@ def _lanes_fit(values: Values) -> bool:
     return all(MIN_LANE_SLOTS <= settings.lane_slots(lane) <= MAX_LANE_SLOTS for lane in Lane)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Section:
     """One kind of table: the dataclass it becomes, its keys, what they are to one another, the tables inside it."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from shared.core.model import Job
+from shared.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Chunk:
     """What a chunk gives back: the next cursor, or None when the job is finished, and a JSON-able output or None."""
 

@@ -7,7 +7,6 @@ over all of them. In the simulator every call of a port is a point of interleavi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from shared.core.exchange import BatchAnswer, Delivery, IndexPage, Outgoing, Reservation
@@ -28,6 +27,7 @@ from shared.core.rate import Learned
 from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.settings import UpstreamSettings
 from shared.core.stats import StatsWindow
+from shared.core.values import frozen
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -241,7 +241,7 @@ class Trigger(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ports:
     """The world, as one value that the host wires."""
 

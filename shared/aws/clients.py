@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import botocore.session
@@ -18,6 +17,7 @@ from botocore import exceptions as sdk
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from shared.core.values import frozen
 from shared.errors import Retryable
 
 MakeClient: TypeAlias = Callable[[str, Config], Any]
@@ -26,7 +26,7 @@ POOL_CONNECTIONS: Final = 64
 """Claims run in parallel; a pool smaller than the threads would open and drop a connection per call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Patience:
     """How long one client may take, all attempts included."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Final
 
 from shared.aws import keys
@@ -27,10 +28,10 @@ class Rates:
         return None if item is None else load(Learned, item)
 
     def store_learned(self, upstream: str, learned: Learned, *, before: Learned | None) -> bool:
-        fields: dict[str, Any] = {name: getattr(learned, name) for name in Learned.__slots__}
+        values: dict[str, Any] = {each.name: getattr(learned, each.name) for each in fields(learned)}
         request = update_of(
             keys.learned(upstream),
-            values=present(fields),
+            values=present(values),
             condition=NEVER_LEARNED if before is None else SAME_WINDOW,
             was={} if before is None else {"window_ms": encode(before.window_ms)},
         )

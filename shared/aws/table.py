@@ -10,13 +10,13 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, cancellation_codes, code_of, is_conflict
 from shared.aws.keys import Attribute, Item
+from shared.core.values import frozen
 from shared.errors import LedgerUnavailable
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
@@ -25,14 +25,14 @@ PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
 CONDITION_FAILED: Final = "ConditionalCheckFailed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Written:
     """The condition held. `item` is what the request asked to see of the row."""
 
     item: Item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unmet:
     """The condition did not hold for the row as it is in `old`; empty if there is none."""
 

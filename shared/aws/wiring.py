@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache
 
 from shared.aws.bedrock import ConverseUpstream
@@ -19,10 +18,11 @@ from shared.aws.table import Table
 from shared.aws.upstream import HttpUpstream, Upstreams
 from shared.config import Environment, load_settings, read_environment
 from shared.core.settings import Settings, UpstreamApi
+from shared.core.values import frozen
 from shared.ports import Ports
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Host:
     """What a handler needs: the settings, the world, the queue's own reading of an event's records, and the clients for
     what is no port: a table of the game's."""

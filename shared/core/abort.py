@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from math import isfinite
 from typing import Final
 
 from shared.core.settings import AbortRules
+from shared.core.values import frozen
 
 ENOUGH_ROWS: Final = 20
 """Rows below which a ratio of them says nothing."""
@@ -30,7 +30,7 @@ class AbortReason(StrEnum):
     SPEND = "spend"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Abort:
     """`sentence` says it with its numbers, for the one who is woken; figures only."""
 
@@ -38,7 +38,7 @@ class Abort:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Health:
     """One closed window of an unpaused class, and the backlog as it was seen at its end.
 

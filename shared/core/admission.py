@@ -14,7 +14,7 @@ import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -22,6 +22,7 @@ from typing import Any, Final
 from shared.core.json_text import json_fault
 from shared.core.runs import RunKey
 from shared.core.settings import WebhookSettings
+from shared.core.values import frozen
 
 METHOD: Final = "POST"
 MAX_BODY_BYTES: Final = 4096
@@ -76,7 +77,7 @@ _STATUS: Final[Mapping[Reason, int]] = {
 _INVALID: Final = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What matters of an event. Neither the token nor the body shows in a traceback or a log line (I12)."""
 
@@ -87,7 +88,7 @@ class Request:
     encoded: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rejected:
     """`job_class` only where the request named one that is open: a label must not be a caller's text."""
 

@@ -7,7 +7,6 @@ arrivals; all in jobs per second. The arithmetic is that of a tick's rate (`core
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
@@ -15,6 +14,7 @@ from typing import Final
 
 from shared.core.lanes import exact
 from shared.core.pacing import SHORTEST_SERVICE_S
+from shared.core.values import frozen
 
 LONGEST_DRAIN_S: Final = 10 * 365 * 86_400
 """Ten years: a drain that takes longer is said not to drain, rather than given a date."""
@@ -31,7 +31,7 @@ class Bound(StrEnum):
     MATCHES = "matches"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shape:
     """What tells whether a paced drain is the right tool; each is judged only where it is given.
 
@@ -46,7 +46,7 @@ class Shape:
     undeferred_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CapacityPlan:
     """`drain_s` and `ticks` are None where it never drains; `net_rate_per_s` is then zero or negative (or next to it).
 
@@ -65,7 +65,7 @@ class CapacityPlan:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Rates:
     upstream: Fraction | None
     slots: Fraction

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
+from shared.core.values import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Prices:
     """US dollars per unit, on demand, without free tiers, volume discounts, storage or data transfer.
 
@@ -41,7 +43,7 @@ PRICES: Final = Prices(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Spending:
     """What was used. Write units: 1 KB each, doubled in a transaction; a write that moves an index entry adds two."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
 from shared.core.runs import TickLine
+from shared.core.values import frozen
 
 ETA_TICKS: Final = 5
 """Unpaused intervals that the rate is observed over: enough to smooth a late tick, few enough to follow a new rate."""
@@ -29,7 +29,7 @@ class DrainState(StrEnum):
         return self in (DrainState.GROWING, DrainState.STALLED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Eta:
     """`seconds` is finite and not negative, and there only if idle (0) or draining. `rate_per_s` is the net rate.
 
@@ -62,7 +62,7 @@ def drain_eta(history: Iterable[TickLine], *, now_ms: int, pending: int, paused:
     return Eta(state=DrainState.GROWING if rate < 0 else DrainState.STALLED, seconds=None, rate_per_s=rate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EtaTrend:
     """How the ETA moved since the tick before, and how that movement changed, in seconds. A drain that keeps its pace
     loses one interval a tick: change = -interval, acceleration = 0. None where a tick had no ETA (I11)."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from shared.core.model import Lane, Message, Nominee
+from shared.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IndexPage:
     """Up to a limit of nominees in index order. `resume` is None on the last page."""
 
@@ -16,7 +16,7 @@ class IndexPage:
     resume: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outgoing:
     """A message and the FIFO group that it belongs to."""
 
@@ -24,7 +24,7 @@ class Outgoing:
     group: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BatchAnswer:
     """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
 
@@ -32,7 +32,7 @@ class BatchAnswer:
     failed: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delivery:
     """One received message with what the queue says of it."""
 
@@ -45,7 +45,7 @@ class Delivery:
     first_received_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Granted:
     """Permits whose calls may start at `start_ms` and then every `spacing_ms`, fractions included."""
 
@@ -53,7 +53,7 @@ class Granted:
     spacing_ms: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NoRoom:
     """Nothing was reserved: the first free slot, at `free_at_ms`, is later than asked for."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from shared.core.values import frozen
 
 SLUICE: Final = "sluice"
 """Who signs where nobody did: a class that stopped itself, after an abort or on an exhausted quota."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Flag:
     """Stands on control for a pause, a halt and a switch, and on a row for an operator's move of it."""
 

@@ -11,7 +11,6 @@ than one row ahead or behind.) `Carry` is that position seen from now: what each
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
@@ -19,12 +18,13 @@ from typing import Final
 
 from shared.core.model import LaneCounts
 from shared.core.runs import Carry
+from shared.core.values import frozen
 
 NANO: Final = 10**9
 """Nano-rows in a row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LaneSplit:
     """Rows to admit per lane, and the memory for the next tick. `carry` sums to the fraction of a row left over."""
 

@@ -8,13 +8,13 @@ and a balance of both; without them the last one measured stands, and before any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from shared.core import stats
 from shared.core.settings import ClassSettings
 from shared.core.stats import StatsWindow
+from shared.core.values import frozen
 
 ENOUGH_JOBS: Final = 20
 ENOUGH_CHUNKS: Final = 20
@@ -33,7 +33,7 @@ class Origin(StrEnum):
     DECLARED = "declared"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measure:
     """One number and where it is from. `samples` are jobs (chunks for the long chunk) that it was measured from."""
 
@@ -47,7 +47,7 @@ class Measure:
         return f"{self.origin} from {self.samples} samples" if self.samples else self.origin.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measures:
     """Times in seconds. `service_s` is worker time inside chunks per completed job; waits for permits before a chunk
     are not in it, or slots that wait for the upstream would look like slots that are needed."""

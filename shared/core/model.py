@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from shared.core.flags import Flag
+from shared.core.values import frozen
 
 MINUTE_MS: Final = 60_000
 
@@ -33,7 +34,7 @@ class Lane(StrEnum):
     RECOVERY = "recovery"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartMark:
     """Left by a redelivered message just before it runs its chunk.
 
@@ -47,7 +48,7 @@ class StartMark:
     receives: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """One row of work, as the ledger holds it.
 
@@ -86,7 +87,7 @@ class Job:
     changed: Flag | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Message:
     """What travels in the queue: a hint at a row, never the truth (rule 1)."""
 
@@ -103,7 +104,7 @@ class Message:
         return hashlib.sha256(identity.encode("ascii")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IndexKey:
     """A row's place in the sparse `work` index: a partition and a position in it. Built and read by `work_index`."""
 
@@ -111,7 +112,7 @@ class IndexKey:
     position: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Nominee:
     """What an index read shows of a row. It nominates; the conditional write on the base table decides."""
 
@@ -121,7 +122,7 @@ class Nominee:
     key: IndexKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RowFence:
     """The row must still be in `state` at (epoch, cursor). Rule 2's condition for everyone who has read the row.
 
@@ -134,7 +135,7 @@ class RowFence:
     copy: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IndexFence:
     """The row must still stand at this place in the index: the condition of whoever has only seen the index."""
 
@@ -144,7 +145,7 @@ class IndexFence:
 Fence: TypeAlias = RowFence | IndexFence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Output:
     """The result of the chunk that began at `cursor`, as JSON text. Created once, with that chunk's commit (I2)."""
 
@@ -152,12 +153,12 @@ class Output:
     body: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KeepPlace:
     """The move leaves the row where it stands in the index."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LeaveIndex:
     """The move takes the row out of the index."""
 
@@ -165,7 +166,7 @@ class LeaveIndex:
 Place: TypeAlias = IndexKey | KeepPlace | LeaveIndex
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Move:
     """One conditional change of one row, decided by `lifecycle`, carried out by a `Ledger` in a single atomic write.
 
@@ -182,19 +183,19 @@ class Move:
     output: Output | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Won:
     """The move was made, by this call or by an earlier attempt of it whose answer was lost."""
 
     job: Job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lost:
     """The fence did not hold: someone else moved the row first. Stop; never assume."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputTaken:
     """The fence held but this cursor's output exists already: the job went in a circle, which is its own failure."""
 
@@ -202,7 +203,7 @@ class OutputTaken:
 MoveResult: TypeAlias = Won | Lost | OutputTaken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Match:
     """The line of an ordered match: jobs have the numbers 1, 2, ... in the order of their submission.
 
@@ -219,7 +220,7 @@ class Match:
         return self.head_seq > self.tail_seq
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MatchStep:
     """One atomic change of a line and of the rows that it moves: `before` as read, all fences, or nothing.
 
@@ -232,12 +233,12 @@ class MatchStep:
     enters: Job | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stepped:
     """The step was made, by this call or by an earlier attempt of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MatchChanged:
     """The line, a later row of the step or the entering id was not as read: read again and decide again."""
 
@@ -245,7 +246,7 @@ class MatchChanged:
 StepResult: TypeAlias = Stepped | MatchChanged | Lost | OutputTaken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NewJob:
     """A job as a producer hands it in. `payload` is JSON text; `due_ms` None means now."""
 
@@ -265,7 +266,7 @@ class Created(StrEnum):
     DIFFERENT = "different"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LaneCounts:
     """Rows per lane."""
 
@@ -277,7 +278,7 @@ class LaneCounts:
         return self.live + self.recovery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Counts:
     """What the index holds of one class. `eligible` rows may be claimed now, `later` ones are not due yet."""
 

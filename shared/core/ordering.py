@@ -5,11 +5,12 @@ The numbers of a line have no gaps: a skipped job passes its turn on, a replacem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shared.core import lifecycle
 from shared.core.flags import Flag
 from shared.core.model import Job, Lane, Match, MatchStep, Move, State
+from shared.core.values import frozen
 
 
 def enter(match: Match, job: Job) -> MatchStep:
@@ -20,7 +21,7 @@ def enter(match: Match, job: Job) -> MatchStep:
     return MatchStep(before=match, after=replace(match, tail_seq=seq), enters=entering)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Turn:
     """What decides whether the next head may follow at once: read freshly, and valid for a few seconds only."""
 

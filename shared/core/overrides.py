@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 
 from shared.core.flags import Flag
+from shared.core.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RateOverride:
     """An upper bound of a class's rate, in jobs per second. `until_ms` None: until somebody clears it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
@@ -12,6 +12,7 @@ from typing import Final
 from shared.core.lanes import NANO, earned_and_kept, exact, split
 from shared.core.model import LaneCounts
 from shared.core.runs import Carry
+from shared.core.values import frozen
 
 SHORTEST_SERVICE_S: Final = 0.001
 """A service time below this is not believed: the slots would bound nothing."""
@@ -36,7 +37,7 @@ class Binding(StrEnum):
     RESUMED = "resumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Snapshot:
     """What a tick knows when it decides. Plain values; durations in seconds, rates in rows or calls per second.
 
@@ -69,7 +70,7 @@ class Snapshot:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Factor:
     """One number of the decision. An input has its Snapshot field's name; a result's `source` is its formula."""
 
@@ -78,7 +79,7 @@ class Factor:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TickPlan:
     """What the tick may do. `live` + `recovery` = min(`budget`, rows waiting) are to be claimed.
 
@@ -103,7 +104,7 @@ class TickPlan:
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Terms:
     """The formula's parts, exact."""
 

@@ -9,16 +9,16 @@ too, and also if the workers' clocks differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Final
 
 from shared.core.lanes import exact
+from shared.core.values import frozen
 
 _SECOND_US: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reserved:
     """The first call may start at `start_us`; `tat_us` is to be stored, if the stored one still is as it was read."""
 
@@ -26,7 +26,7 @@ class Reserved:
     tat_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Full:
     """Nothing is reserved: the first call could start at `free_at_us`, later than asked for."""
 

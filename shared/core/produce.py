@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from shared.core.iso_week import day_of, week_before
 from shared.core.model import NewJob
+from shared.core.values import frozen
 
 MATCH_ENDED: Final = "match.ended"
 """The `detail-type` of the event."""
@@ -21,7 +21,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST_CHARS: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Malformed:
     """An event that cannot be read: the field at fault, and what it should have been. Never its value (I12)."""
 
@@ -29,7 +29,7 @@ class Malformed:
     expected: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MatchEnded:
     """`replays` and `screenshots` are the keys of the objects that the match left in the bucket."""
 

@@ -18,13 +18,14 @@ finds at once, decrease it once, and five clean ones raise it once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from math import isfinite
 from typing import Final
 
 from shared.core.settings import RatePolicy, UpstreamSettings
 from shared.core.stats import WINDOW_MS
+from shared.core.values import frozen
 
 FULL_SHARE: Final = 0.9
 """A window is fully used from this share of its allowance on."""
@@ -72,7 +73,7 @@ class Decision(StrEnum):
     AT_CEILING = "at_ceiling"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WindowCounts:
     """All classes' calls to one upstream in one closed UTC minute that begins at `start_ms`.
 
@@ -112,7 +113,7 @@ class WindowCounts:
         return (max(0, self.calls - self.refusals - self.holds) + 1) * 1000 / WINDOW_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Learned:
     """What the upstream's item remembers. Plain numbers; rates in calls per second.
 

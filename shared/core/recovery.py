@@ -11,12 +11,13 @@ case: what is wrong by then is the business of the learned rate and of the abort
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from math import isfinite
 from typing import Final
 
 from shared.core.stats import WINDOW_MS
+from shared.core.values import frozen
 
 SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 """Of the calculated rate, step by step; the last is full."""
@@ -42,7 +43,7 @@ class Cause(StrEnum):
     OUTAGE = "outage"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stage:
     """Where a recovery stands; None in place of a stage means full rate. Plain values, part of what a tick remembers.
 
@@ -67,7 +68,7 @@ class Stage:
         return self.number >= len(SHARES) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Observed:
     """One closed window that begins at `window_ms`, and the backlog at `now_ms`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -12,6 +12,7 @@ from shared.core.measures import Measures
 from shared.core.model import MINUTE_MS, LaneCounts
 from shared.core.overrides import RateOverride
 from shared.core.recovery import Stage
+from shared.core.values import frozen
 
 HISTORY_TICKS: Final = 15
 """Ticks that control remembers. Bounded, because an item may not grow to 400 KB (TRAPS 24)."""
@@ -34,7 +35,7 @@ class RunState(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunKey:
     """One (job class, UTC minute). `minute_ms` is a whole minute, from the trigger's scheduled time (I6).
 
@@ -57,7 +58,7 @@ class RunKey:
         return f"{self.job_class}@{minute:%Y-%m-%dT%H:%MZ}{REPAIR_MARK if self.repair else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """The run row: the dedup record and the drain token in one."""
 
@@ -69,7 +70,7 @@ class Run:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Carry:
     """What each lane is owed, in nano-rows: their sum is the fraction of a row that was earned and not admitted.
 
@@ -80,7 +81,7 @@ class Carry:
     recovery: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Admission:
     """Rows that a tick admitted: counted as in flight while the index may not show them yet."""
 
@@ -88,7 +89,7 @@ class Admission:
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TickLine:
     """One tick as control's history keeps it: what the ETA, `status` and `explain` read.
 
@@ -123,7 +124,7 @@ class TickLine:
         return self.waiting.total + self.later + self.behind + self.in_flight
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Control:
     """The control item of a class. Absent in the ledger means all defaults. `resumed` signs the last resume."""
 
@@ -150,7 +151,7 @@ class Control:
         return self.pause is None and self.halt is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TickMemory:
     """What planning writes to control, before the first claim: a tick that dies after it has spent what it earned.
 
@@ -162,7 +163,7 @@ class TickMemory:
     planned_at_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TickClose:
     """What the closing transaction adds to control beside the lock's release.
 
@@ -176,21 +177,21 @@ class TickClose:
     skipped: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Taken:
     """The lock and the run are ours. `planned`: an earlier owner planned it, so only sweep and close (rule 5)."""
 
     planned: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Busy:
     """A live tick holds the lock, for the run named."""
 
     run_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ended:
     """The run is closed or skipped already."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from math import isfinite
 from typing import Final
 
 from shared.core.model import Lane
+from shared.core.values import frozen
 
 VISIBILITY_MARGIN_S: Final = 10
 """Queue visibility beyond the function timeout: small, because a crash locks its match for all of it (TRAPS 7)."""
@@ -43,7 +44,7 @@ class UpstreamApi(StrEnum):
     CONVERSE = "bedrock-converse"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UpstreamSettings:
     """A rate-limited dependency, shared by one or more job classes.
 
@@ -75,7 +76,7 @@ class UpstreamSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RetrySettings:
     """How a job's own failures, its process's crashes and its message's deaths are bounded, each on its own (I9)."""
 
@@ -86,7 +87,7 @@ class RetrySettings:
     max_transport_deaths: int = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AbortRules:
     """When a drain stops by itself (`core.abort`). None switches a rule off.
 
@@ -121,7 +122,7 @@ class Schedule(StrEnum):
     REPAIR = "repair"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WebhookSettings:
     """How the public webhook judges a request's age, how many the stage lets through, how often its secret rotates."""
 
@@ -132,7 +133,7 @@ class WebhookSettings:
     rotation_days: int = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClassSettings:
     """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured;
     with `measured` off they always do, for a class whose jobs are too unlike one another for an average.
@@ -193,7 +194,7 @@ class ClassSettings:
         return live if lane is Lane.LIVE else self.slots - live
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MatchEndedSettings:
     """Which event a match's end is, and the classes of the jobs that it leaves behind ("" for none)."""
 
@@ -203,7 +204,7 @@ class MatchEndedSettings:
     screenshot_class: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GuildReportsSettings:
     """Every Monday `at` ("HH:MM", UTC) a report of the week before, for each guild of the table."""
 
@@ -212,7 +213,7 @@ class GuildReportsSettings:
     at: str = "03:00"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionSweepSettings:
     """Every day `at` ("HH:MM", UTC) one sweep."""
 
@@ -220,7 +221,7 @@ class SessionSweepSettings:
     at: str = "04:00"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProducerSettings:
     """What submits jobs by itself. None: it is not deployed."""
 
@@ -229,7 +230,7 @@ class ProducerSettings:
     session_sweep: SessionSweepSettings | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """Everything `sluice.toml` says."""
 

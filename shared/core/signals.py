@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core import stats
@@ -11,6 +10,7 @@ from shared.core.eta import Eta
 from shared.core.runs import TickLine
 from shared.core.settings import ClassSettings
 from shared.core.stats import StatsWindow
+from shared.core.values import frozen
 
 IDLE_WINDOWS: Final = 5
 """Closed minutes in which no worker may have done anything before waiting rows look forgotten."""
@@ -19,7 +19,7 @@ PATIENCE_S: Final = 900
 """A rate that starts less than one row in this time leaves rows waiting by design."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Signals:
     """`refusal_ratio` None: no calls. The counts are of the minutes that settled since the tick before."""
 

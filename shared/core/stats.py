@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from shared.core.values import frozen
 
 WINDOW_MS: Final = 60_000
 SHARDS: Final = 4
@@ -48,7 +50,7 @@ _BUCKET_BASE: Final = 1.15
 _BUCKETS: Final = 110
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StatsWindow:
     """One class's counters over one closed or running minute, all shards summed."""
 

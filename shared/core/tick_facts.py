@@ -7,16 +7,17 @@ newer version added reads as its default; one that is gone, or a plan by a versi
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, Final
 
 from shared.core.pacing import Snapshot, TickPlan, plan_tick
 from shared.core.runs import Carry, TickLine
+from shared.core.values import frozen
 
 _ON_THE_LINE: Final = frozenset({"waiting", "in_flight", "paused"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Explained:
     """A tick's line, and the plan that its facts give again."""
 

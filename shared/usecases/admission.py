@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core.json_text import json_fault, kind_of
 from shared.core.model import Job, NewJob, State
 from shared.core.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, payload_key
 from shared.core.settings import Settings
+from shared.core.values import frozen
 from shared.errors import InvalidInput
 
 MAX_ID_BYTES: Final = 1024
@@ -18,7 +18,7 @@ MAX_DUE_MS: Final = 4_102_444_800_000
 _TEXT_ID: Final = f"a string of 1 to {MAX_ID_BYTES} bytes of UTF-8"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Admitted:
     """A row to create. `body` is a large payload, to be stored under the row's `payload_key` before the row is."""
 

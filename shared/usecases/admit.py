@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from shared.core.admission import METHOD, Reason, Rejected, Request, refused_unread, request_of, run_asked_for
 from shared.core.runs import WEBHOOK, RunKey
 from shared.core.settings import Settings
+from shared.core.values import frozen
 from shared.errors import LedgerUnavailable, SecretUnavailable, SecretUnusable, TriggerUnavailable
 from shared.ports import Ports, Trigger
 from shared.usecases.tokens import Tokens
@@ -31,7 +32,7 @@ _MORE_HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Door:
     """What stands behind the webhook. One per process: `tokens` remembers the secret."""
 
@@ -41,7 +42,7 @@ class Door:
     trigger: Trigger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Accepted:
     """The run exists. `created` says that it was this request that made it."""
 
@@ -49,7 +50,7 @@ class Accepted:
     created: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reply:
     """An HTTP answer, always JSON, that says nothing but what we decided."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core import work_index
 from shared.core.flags import Flag
 from shared.core.model import Job, Nominee, State
 from shared.core.settings import ClassSettings
+from shared.core.values import frozen
 from shared.ports import Ports
 from shared.usecases.repair import dead_job
 
@@ -18,7 +18,7 @@ _END: Final = "~"
 _PAGE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeadRow:
     """`holds` counts the jobs of its match that cannot start before an operator's word; `next_id` is the first."""
 
@@ -39,7 +39,7 @@ class DeadRow:
     changed: Flag | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeadList:
     """The first rows, oldest death first, and how many there are."""
 

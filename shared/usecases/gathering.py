@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from shared.core import stats
@@ -16,6 +16,7 @@ from shared.core.recovery import Stage
 from shared.core.runs import Control
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.core.stats import StatsWindow
+from shared.core.values import frozen
 from shared.ports import Ports
 from shared.usecases.counting import count_rows, read_inflight
 from shared.usecases.learning import UpstreamSight, see_upstream
@@ -28,7 +29,7 @@ STATS_WINDOWS: Final = 10
 """Closed minutes that calls, service and chunk times are measured over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gathered:
     """Everything that the decision needs, as read after the lock was taken."""
 

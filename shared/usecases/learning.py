@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core import stats
 from shared.core.rate import Learned, WindowCounts, first, learn_all, rate_in_force
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.core.stats import StatsWindow
+from shared.core.values import frozen
 from shared.ports import Ports
 
 LOOK_BACK_WINDOWS: Final = 10
 """Closed windows that are judged at most: what happened before a longer absence says little of the limit now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UpstreamSight:
     """`share` is the class's own and what the idle ones lend. `source` says of the rate where it came from.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core.exchange import Delivery
 from shared.core.settings import ClassSettings
+from shared.core.values import frozen
 from shared.ports import Clock, Ports
 
 LEASE_MARGIN_MS: Final = 2_000
 """Ends the lease before the visibility does: the clocks of the queue and of the worker differ a little."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lease:
     """Valid until `deadline_ms` on the worker's clock."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from shared.core import lifecycle, stats
@@ -11,6 +11,7 @@ from shared.core.exchange import Delivery
 from shared.core.model import Job, Lost, Move, Output, OutputTaken, Won
 from shared.core.payloads import MAX_PAYLOAD_BYTES
 from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.values import frozen
 from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress
 from shared.kind import Chunk, Kind
 from shared.ports import Jitter, Ports
@@ -29,7 +30,7 @@ MAX_OUTPUT_BYTES: Final = 256 * 1024
 """Below DynamoDB's 400 KB an item; larger results belong in the object store, with their key as the output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Invocation:
     """What all messages of one worker invocation share. `alone`: a redelivery is in it, so nothing runs beside it."""
 

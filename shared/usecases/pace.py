@@ -6,11 +6,12 @@ the lock. Both leave an open run, and the next tick of the class, of whatever ki
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from shared.core.runs import SCHEDULE, Run, TickLine, minutes_to_look_at
 from shared.core.settings import ClassSettings, Schedule, Settings
+from shared.core.values import frozen
 from shared.ports import Ports
 from shared.usecases.tick import CLAIM_MARGIN_MS, TickReport, TickRequest, run_tick
 
@@ -21,7 +22,7 @@ _NOT_OURS: Final = ("skipped", "left")
 """Another tick holds the lock, and looks for open runs itself when it is done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PaceReport:
     """The trigger's own tick, and the open runs of others that were executed after it."""
 

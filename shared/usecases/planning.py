@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from shared.core import stats
 from shared.core.cost import job_spending
 from shared.core.measures import Measure, Measures
 from shared.core.rate import rate_in_force
 from shared.core.runs import Control
 from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.values import frozen
 from shared.ports import Ports
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Known:
     """One number, and where it is from."""
 
@@ -21,7 +20,7 @@ class Known:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClassFacts:
     """`pending` and `arrivals_per_s` None: no tick has said yet. `limit_per_s` None: no upstream.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core.settings import ClassSettings
+from shared.core.values import frozen
 from shared.ports import Ports
 from shared.usecases.counting import count_inflight, count_rows
 
@@ -14,7 +14,7 @@ _MOST_PRIORITIES: Final = 9
 """What the removed class had is no longer written anywhere, so all lists that a class may have are counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RemovedClass:
     """`open_rows` wait, are held or are in flight; `dead_rows` wait for an operator."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core.eta import DrainState, Eta, drain_eta
@@ -12,6 +11,7 @@ from shared.core.overrides import RateOverride
 from shared.core.recovery import Stage
 from shared.core.runs import Control, TickLine
 from shared.core.settings import ClassSettings
+from shared.core.values import frozen
 from shared.ports import Ports
 from shared.usecases.counting import count_inflight, count_rows
 
@@ -22,7 +22,7 @@ MISSED_TICKS: Final = 2
 """Intervals without a tick, beyond the declared lateness, after which the schedule is taken to have stopped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rows:
     """Rows by where they are, at `at_ms`. `waiting` may be claimed now, `later` is not due yet."""
 
@@ -40,7 +40,7 @@ class Rows:
         return self.waiting.total + self.later + self.behind + self.in_flight
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClassStatus:
     """`state` is a DrainState, `halted`, or `not_ticked`. `rows` is None where no tick and no count has said anything.
 
@@ -62,7 +62,7 @@ class ClassStatus:
     stage: Stage | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Watched:
     """One look at a class and the ticks that control remembers, oldest first."""
 

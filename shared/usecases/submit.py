@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from shared.core.model import Created, Job, NewJob
 from shared.core.settings import Settings
+from shared.core.values import frozen
 from shared.errors import InvalidInput
 from shared.ports import Ports
 from shared.usecases.admission import Admitted, admit
@@ -23,7 +24,7 @@ WAVE_BYTES: Final = 16 * 1024 * 1024
 CONFLICT: Final = InvalidInput("job_id", got="an id that exists with other contents", expected="a new id")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Refusal:
     """A job that was not accepted: its position in what was submitted, the field at fault, and the sentence on it."""
 

@@ -6,7 +6,7 @@ The middle step is `shared.core.pacing.plan_tick`; everything here reads for it 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from shared.core import tick_facts
@@ -27,6 +27,7 @@ from shared.core.runs import (
     TickMemory,
 )
 from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.values import frozen
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.aborting import stop_if_harmful
@@ -42,7 +43,7 @@ CLAIM_MARGIN_MS: Final = 10_000
 """How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TickRequest:
     """One invocation of the pacer. `deadline_ms` is when its process is killed; `nonce` is new in every invocation.
 
@@ -56,7 +57,7 @@ class TickRequest:
     repair: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TickReport:
     """What came of it. `outcome`: closed, duplicate, skipped, left (open, for the repair that holds the lock), or lost
     (the lock went to someone else on the way)."""

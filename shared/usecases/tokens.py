@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from shared.core.admission import is_one_of, usable_secret
+from shared.core.values import frozen
 from shared.errors import SecretUnavailable, SecretUnusable
 from shared.ports import Clock
 
@@ -14,7 +15,7 @@ REFRESH_MS: Final = 10_000
 """At most one look at the store in this time for tokens that do not match: a wrong one must not cost a request each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoredSecret:
     """Both accepted stages as they are stored; None where a stage does not exist."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from math import inf, nan
 from typing import Any
@@ -242,7 +242,7 @@ def test_i1_what_is_admitted_stays_within_the_budget_and_max_inflight(snapshot: 
 def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -> None:
     plan = plan_tick(snapshot, now_ms)
     said = {factor.name: factor.value for factor in plan.factors}
-    inputs: dict[str, Any] = {name: said[name] for name in Snapshot.__slots__ if name in said}
+    inputs: dict[str, Any] = {each.name: said[each.name] for each in fields(Snapshot) if each.name in said}
     again = plan_tick(
         Snapshot(
             **inputs,

@@ -16,7 +16,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -29,6 +28,7 @@ from shared.aws.keys import Item
 from shared.aws.paging import query_page
 from shared.core.iso_week import day_after, days_of, end_ms, first_day
 from shared.core.model import Job
+from shared.core.values import frozen
 from shared.errors import BadPayload, ConfigError
 from shared.kind import Chunk, ChunkContext
 
@@ -45,7 +45,7 @@ SUMS: Final = ("points_for", "points_against", "seconds")
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MatchPage:
     """Items of one page, and the sort key that the next page follows on, or None after the last."""
 

@@ -16,7 +16,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -27,6 +26,7 @@ from shared.aws.keys import Item
 from shared.aws.paging import scan_page
 from shared.aws.runtime import ThreadParallel
 from shared.core.model import Job
+from shared.core.values import frozen
 from shared.errors import BadPayload, ConfigError, StorageUnavailable
 from shared.kind import Chunk, ChunkContext
 from shared.ports import Parallel
@@ -49,7 +49,7 @@ _STORED: Final = "@"
 """Begins a cursor that is the name of an object. No key does: its JSON begins with a brace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Page:
     """The keys of the expired sessions of one page, and where the next page starts, or None after the last."""
 
