@@ -297,5 +297,4 @@ CLASS: Final = Section(
 
 
 def shares_sum(shares: Iterable[float]) -> float:
-    """Rounded, so that ten shares of 0.1 are 1."""
-    return round(math.fsum(shares), 9)
+    return round(math.fsum(shares), 9)  # ten shares of 0.1 are 1

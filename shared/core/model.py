@@ -36,10 +36,9 @@ class Lane(StrEnum):
 
 @frozen
 class StartMark:
-    """Left by a redelivered message just before it runs its chunk.
+    """Left by a redelivered message just before its chunk: found unchanged by a later delivery, it proves a crash.
 
-    Found unchanged by a later delivery, it proves that the chunk crashed its process. A twin of the same delivery has
-    the same `copy` and `receives` and proves nothing.
+    A twin of the same delivery has the same `copy` and `receives` and proves nothing.
     """
 
     epoch: int

@@ -1,7 +1,7 @@
 """Staged recovery: after a resume, a deployment's pause or an outage the rate comes back in steps (DESIGN section 9).
 
-What changed meanwhile is unknown: the upstream's limit, the code, what the backlog does to both. So a class starts at a
-quarter of its calculated rate, looks at one whole window, and takes the next step only while it makes headway, retries
+What changed meanwhile is unknown: the upstream's limit, the code, what the backlog does to both. So a class starts at
+half of its calculated rate, looks at one whole window, and takes the next step only while it makes headway, retries
 stay in budget and its starts were within the allowance.
 
 It never blocks for ever. A step that is too slow to make headway against the arrivals is not a reason to stay on it: if
@@ -19,7 +19,7 @@ from typing import Final
 from shared.core.stats import WINDOW_MS
 from shared.core.values import frozen
 
-SHARES: Final = (0.25, 0.5, 0.75, 1.0)
+SHARES: Final = (0.5, 0.75, 1.0)
 """Of the calculated rate, step by step; the last is full."""
 
 RETRY_BUDGET: Final = 0.1

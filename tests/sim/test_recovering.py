@@ -1,4 +1,4 @@
-"""Staged recovery in the tick: a quarter of the rate, then half, then three quarters; and an operator's own bound."""
+"""Staged recovery in the tick: half of the rate, then three quarters, then all; and an operator's own bound."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_after_a_resume_the_rate_comes_back_in_steps_and_the_stage_is_dropped_wh
     assert admitted(sluice, range(3, 5)) == [0, 0]
     sluice.resume(CLASS)
 
-    assert admitted(sluice, range(5, 6)) == ABOUT([5])
+    assert admitted(sluice, range(5, 6)) == ABOUT([10])
     stage = sluice.control.stage
     assert stage is not None
-    assert (stage.cause, stage.share) == (Cause.RESUMED, 0.25)
-    assert admitted(sluice, range(6, 10)) == ABOUT([10, 15, 20, 20])
+    assert (stage.cause, stage.share) == (Cause.RESUMED, 0.5)
+    assert admitted(sluice, range(6, 10)) == ABOUT([15, 20, 20, 20])
     assert sluice.control.stage is None
-    assert [line.staged for line in sluice.history] == [False] * 4 + [True] * 3 + [False] * 2
+    assert [line.staged for line in sluice.history] == [False] * 4 + [True] * 2 + [False] * 3
 
 
 def test_the_tick_says_that_the_stage_binds_and_what_it_is() -> None:
@@ -65,9 +65,9 @@ def test_the_tick_says_that_the_stage_binds_and_what_it_is() -> None:
 
     assert plan is not None
     assert plan.rate_binding is RateBinding.OVERRIDE
-    assert plan.rate_per_s == pytest.approx(20 / 60 / 4)
+    assert plan.rate_per_s == pytest.approx(20 / 60 / 2)
     (source,) = [factor.source for factor in plan.factors if factor.name == "override_rate_per_s"]
-    assert source == "staged recovery since resumed: 25% of the calculated rate"
+    assert source == "staged recovery since resumed: 50% of the calculated rate"
 
 
 def test_a_pause_that_no_tick_has_met_is_no_recovery() -> None:
@@ -119,13 +119,13 @@ def test_a_pause_during_a_recovery_begins_it_anew() -> None:
     sluice.pause(CLASS)
     admitted(sluice, range(1, 2))
     sluice.resume(CLASS)
-    assert admitted(sluice, range(2, 4)) == ABOUT([5, 10])
+    assert admitted(sluice, range(2, 4)) == ABOUT([10, 15])
     sluice.pause(CLASS)
     admitted(sluice, range(4, 5))
     assert sluice.control.stage is None
     sluice.resume(CLASS)
 
-    assert admitted(sluice, range(5, 7)) == ABOUT([5, 10])
+    assert admitted(sluice, range(5, 7)) == ABOUT([10, 15])
 
 
 # -- an operator's bound
@@ -175,4 +175,4 @@ def test_a_stage_is_a_part_of_the_bound_and_not_of_what_it_bounds() -> None:
     admitted(sluice, range(1, 2))
     sluice.resume(CLASS)
 
-    assert admitted(sluice, range(2, 4)) == ABOUT([3, 6])  # 12 a minute: a quarter, a half
+    assert admitted(sluice, range(2, 4)) == ABOUT([6, 9])  # 12 a minute: half, three quarters

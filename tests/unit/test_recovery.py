@@ -1,4 +1,4 @@
-"""Staged recovery: a quarter, a half, three quarters, all; a look at a whole window in between; never for ever."""
+"""Staged recovery: half, three quarters, all; a look at a whole window in between; never for ever."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def shares_over(stage: Stage, seen: list[Observed]) -> list[float]:
     return shares
 
 
-def test_it_starts_at_a_quarter_and_is_full_after_three_good_windows() -> None:
+def test_it_starts_at_a_half_and_is_full_after_two_good_windows() -> None:
     good = [observed(minute, age_s=3600 - 30 * (minute + 1)) for minute in range(3)]
-    assert limit(BEGUN, 8.0) == 2.0
-    assert shares_over(BEGUN, good) == [0.5, 0.75, 1.0]
+    assert limit(BEGUN, 8.0) == 4.0
+    assert shares_over(BEGUN, good) == [0.75, 1.0, 1.0]
 
 
 def test_a_falling_backlog_is_headway_although_its_oldest_row_gets_older() -> None:
     bulk = [observed(minute, age_s=3660 + 60 * minute, pending=40_000 - 100 * (minute + 1)) for minute in range(3)]
-    assert shares_over(BEGUN, bulk) == [0.5, 0.75, 1.0]
+    assert shares_over(BEGUN, bulk) == [0.75, 1.0, 1.0]
 
 
 def test_an_empty_backlog_needs_no_proof() -> None:
     idle = [observed(minute, age_s=0, pending=0) for minute in range(3)]
-    assert shares_over(begin(Cause.AWAY, now_ms=0, oldest_age_s=0, pending=0), idle) == [0.5, 0.75, 1.0]
+    assert shares_over(begin(Cause.AWAY, now_ms=0, oldest_age_s=0, pending=0), idle) == [0.75, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_an_empty_backlog_needs_no_proof() -> None:
 )
 def test_a_window_that_is_not_good_keeps_the_step(bad: Observed) -> None:
     after = step(BEGUN, bad)
-    assert (after.share, after.windows) == (0.25, 1)
+    assert (after.share, after.windows) == (0.5, 1)
 
 
 def test_a_step_too_slow_for_the_arrivals_is_left_after_two_windows() -> None:
     growing = [observed(minute, age_s=3660 + 60 * minute, pending=40_100 + minute) for minute in range(6)]
-    assert shares_over(BEGUN, growing) == [0.25, 0.5, 0.5, 0.75, 0.75, 1.0]
+    assert shares_over(BEGUN, growing) == [0.5, 0.75, 0.75, 1.0, 1.0, 1.0]
 
 
 def test_a_step_with_too_many_retries_is_left_after_five() -> None:
     refused = [observed(minute, retries=50) for minute in range(15)]
-    assert shares_over(BEGUN, refused) == [0.25] * 4 + [0.5] * 5 + [0.75] * 5 + [1.0]
+    assert shares_over(BEGUN, refused) == [0.5] * 4 + [0.75] * 5 + [1.0] * 6
 
 
 def test_a_window_from_before_the_step_one_seen_twice_and_a_running_one_change_nothing() -> None:
@@ -80,7 +80,7 @@ def test_a_window_from_before_the_step_one_seen_twice_and_a_running_one_change_n
     assert step(later, observed(4, pending=0)) is later
     assert step(later, replace(good, now_ms=6 * MINUTE - 1)) is later
     once = step(later, good)
-    assert once.share == 0.5
+    assert once.share == 0.75
     assert step(once, good) is once
 
 
