@@ -11,20 +11,30 @@ PATIENT: dict[str, Any] = {
     "name": {"given": ["Hannelore", "Ilse"], "family": "Kanarienvogel-Świątek"},
     "born": "1957-03-09",
     "insurance_number": "K471147114",
-    "phone": "+49 171 4711 004",
+    "phone": "+49 171 4711004711 004",
     "address": {"street": "Am Alten Markt 17", "city": "Zwiefalten"},
-    "case": 90210,
+    "case": 9021090210,
 }
 CANARIES = (
-    *("Hannelore", "Ilse", "Kanarienvogel", "Świątek", "1957-03-09", "K471147114", "4711", "Zwiefalten", "90210"),
+    *(
+        "Hannelore",
+        "Ilse",
+        "Kanarienvogel",
+        "Świątek",
+        "1957-03-09",
+        "K471147114",
+        "4711004711",
+        "Zwiefalten",
+        "9021090210",
+    ),
     *("Am Alten Markt", "diabetes-canary", "discharge_letter"),
 )
-"""What must not be seen outside: the patient, what the letter says, and what kind of letter it is."""
+"""What must not be seen outside. Long enough that no hash or timestamp in a log contains one by chance."""
 
 LETTER = """Entlassungsbrief / discharge letter
 
 We report on Mrs. HANNELORE ILSE  Kanarienvogel-Świątek, born 1957-03-09, insured as K471147114, living at
-Am Alten Markt 17 in Zwiefalten (phone +49 171 4711 004), case 90210, whom we discharged after treatment of
+Am Alten Markt 17 in Zwiefalten (phone +49 171 4711004711 004), case 9021090210, whom we discharged after treatment of
 diabetes-canary. Ilse's daughter was informed.
 """
 
