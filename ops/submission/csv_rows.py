@@ -51,7 +51,10 @@ def csv_rows(lines: Iterable[NumberedLine], shape: CsvShape) -> Iterator[Row]:
             return
         except csv.Error as error:
             cells = InvalidInput("row", got=_broken(str(error), feed), expected="CSV with quotes in pairs")
-        yield from feed.take_faults()
+        faults = feed.take_faults()
+        if any(fault.number > feed.first > 0 for fault in faults):  # without that line it would be another record
+            cells = InvalidInput("row", got="a record with an unreadable line in it", expected="text on all its lines")
+        yield from faults
         if not cells:
             continue
         if places is None:

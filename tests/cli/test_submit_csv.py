@@ -84,6 +84,14 @@ def test_a_header_that_does_not_fit_is_refused_before_anything_is_read(
     assert result.stderr.count("\n") == 1
 
 
+def test_a_record_is_not_created_without_a_line_of_its_own(world: World, submit: Callable[..., Result]) -> None:
+    torn = b'job_id,job_class,match_id,payload\nj1,replays,m1,"[""a"",\n\xff\n""b""]"\nj2,replays,m,1\n'
+    result = submit(torn, name="torn.csv")
+
+    assert "line 2: row: got a record with an unreadable line in it" in result.stderr
+    assert set(world.rows) == {"j2"}
+
+
 def test_tabs_and_payloads_in_json(world: World, submit: Callable[..., Result]) -> None:
     content = f'job_id\tjob_class\tmatch_id\tpayload\nj1\t{CLASS}\tm1\t"{{""n"": [1]}}"\n'.encode()
 

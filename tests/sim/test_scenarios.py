@@ -84,6 +84,34 @@ def test_a_small_scenario_holds_what_it_expects(name: str) -> None:
     assert found.json(series=True).keys() >= {*STABLE, "series", "violations", "failed"}
 
 
+PROMISED = ("lost", "duplicate_effects", "redone_chunks", "over_budget_ticks", "order_violations")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "utilisation"),
+    [
+        ("outage-40k", 0.95),  # 43,000 jobs, an hour's pause, live traffic
+        ("long-jobs", 0.85),  # 20 minutes each, on minute ticks
+        ("deep-matches", 0.85),  # 100 jobs a match
+    ],
+)
+def test_a_whole_scenario_keeps_what_is_promised_of_it(name: str, utilisation: float) -> None:
+    found = run_paced(scenario_file.load(name), 7)
+    figures = found.figures
+    assert found.passed, (found.said, found.failed)
+    assert [getattr(figures, each) for each in PROMISED] == [0] * len(PROMISED)
+    assert (figures.attempts_burned_by_refusals, figures.refusals_per_1000 <= 5) == (0, True)
+    assert figures.utilisation is not None
+    assert figures.utilisation >= utilisation
+    if name == "outage-40k":
+        assert figures.eta_error_median is not None
+        assert figures.eta_error_p95 is not None
+        assert figures.live_wait_p95_s is not None
+        assert (figures.eta_error_median <= 0.05, figures.eta_error_p95 <= 0.15) == (True, True)
+        assert figures.live_wait_p95_s <= 1.5 * 60
+
+
 def small_outage() -> Scenario:
     """The hour's pause in a tenth of its size."""
     scenario = scenario_file.load("outage-40k")
