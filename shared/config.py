@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shared.config_abort import ABORT
 from shared.config_producers import read_producers
+from shared.config_relations import judge_timeouts, judge_upstreams
 from shared.config_rules import (
     CONSEQUENCE,
     GENERAL,
@@ -29,13 +30,19 @@ from shared.config_rules import (
     dotted,
     fault,
     kind_of,
-    shares_sum,
     shown,
 )
 from shared.config_triggers import CLASS, WEBHOOK
 from shared.config_upstreams import UPSTREAM
 from shared.core.model import Lane
-from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Settings, UpstreamSettings, WebhookSettings
+from shared.core.settings import (
+    AbortRules,
+    ClassSettings,
+    RetrySettings,
+    Settings,
+    UpstreamSettings,
+    WebhookSettings,
+)
 from shared.core.values import frozen
 from shared.errors import ConfigError
 
@@ -59,8 +66,8 @@ def parse_settings(text: str) -> Settings:
     """The settings that `text` says, or ConfigError with every fault in it. No other exception leaves this function."""
     draft = _Draft(faults=[], general={}, upstreams={}, classes={})
     _read_document(_toml(text), draft)
-    _judge_upstreams(draft)
-    _judge_timeouts(draft)
+    draft.faults.extend(judge_upstreams(draft.classes, draft.upstreams))
+    draft.faults.extend(judge_timeouts(draft.general, draft.classes, draft.upstreams))
     if draft.faults:
         raise ConfigError(draft.faults)
     return Settings(
@@ -196,44 +203,6 @@ def _unknown(at: tuple[str, ...], table: Values, known: tuple[str, ...]) -> Iter
     for key in table:
         if key not in known:
             yield f"{dotted(*at, key)}: unknown key{did_you_mean(key, known)}"
-
-
-# -- what tables must be to one another
-
-
-def _judge_upstreams(draft: _Draft) -> None:
-    """Every class names an upstream that exists, and the classes of one upstream do not promise more than all of it."""
-    shares: dict[str, dict[str, float]] = {}
-    for name, values in draft.classes.items():
-        upstream = values.get("upstream")
-        if upstream is None:
-            continue
-        if upstream not in draft.upstreams:
-            expected = f"the name of an [upstreams.<name>] table{did_you_mean(upstream, draft.upstreams)}"
-            draft.faults.append(fault(dotted("classes", name, "upstream"), shown(upstream), expected))
-        elif "upstream_share" in values:
-            shares.setdefault(upstream, {})[dotted("classes", name, "upstream_share")] = values["upstream_share"]
-    for upstream, by_key in shares.items():
-        total = shares_sum(by_key.values())
-        if total > 1:
-            expected = f"shares of {dotted('upstreams', upstream)} that sum to at most 1"
-            draft.faults.append(fault(" + ".join(by_key), f"{total:g}", expected))
-
-
-def _judge_timeouts(draft: _Draft) -> None:
-    """A tick ends before the next one begins; a call ends before Lambda kills its worker, which would be a crash."""
-    pacer_s = draft.general.get("pacer_timeout_s")
-    ticks_s = [values["tick_interval_s"] for values in draft.classes.values() if "tick_interval_s" in values]
-    if pacer_s is not None and ticks_s and pacer_s >= min(ticks_s):
-        expected = f"less than the smallest tick_interval_s, which is {min(ticks_s)}"
-        draft.faults.append(fault("sluice.pacer_timeout_s", shown(pacer_s), expected))
-    for name, values in draft.classes.items():
-        upstream = values.get("upstream") or ""
-        call_s = draft.upstreams.get(upstream, {}).get("timeout_s")
-        function_s = values.get("function_timeout_s")
-        if call_s is not None and function_s is not None and call_s >= function_s:
-            expected = f"less than {dotted('classes', name, 'function_timeout_s')}, which is {function_s}"
-            draft.faults.append(fault(dotted("upstreams", upstream, "timeout_s"), shown(call_s), expected))
 
 
 # -- the environment

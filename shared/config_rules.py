@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import json
 import keyword
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, field, fields
@@ -19,6 +18,8 @@ from urllib.parse import urlsplit
 
 from shared.core.model import Lane
 from shared.core.settings import (
+    LEASE_MARGIN_S,
+    LOCK_MARGIN_S,
     MIN_LANE_SLOTS,
     ClassSettings,
     Consequence,
@@ -214,7 +215,7 @@ GENERAL: Final = Section(
     target=Settings,
     rules={
         "namespace": text(r"(?!AWS/)[A-Za-z][A-Za-z0-9_./#-]{0,99}", "a CloudWatch namespace outside AWS/"),
-        "pacer_timeout_s": whole(5, 900),
+        "pacer_timeout_s": whole(2 * LOCK_MARGIN_S, 900),
         "pacer_memory_mb": whole(128, 10_240),
     },
 )
@@ -282,7 +283,7 @@ CLASS: Final = Section(
         Law(
             blames="chunk_margin_s",
             reads=("chunk_margin_s", "function_timeout_s"),
-            holds=lambda values: bool(values["chunk_margin_s"] < values["function_timeout_s"]),
+            holds=lambda values: bool(values["chunk_margin_s"] + LEASE_MARGIN_S < values["function_timeout_s"]),
             expected="less than function_timeout_s, or no chunk would ever have time",
         ),
         Law(
@@ -294,7 +295,3 @@ CLASS: Final = Section(
     ),
     inner=("retry", "options"),
 )
-
-
-def shares_sum(shares: Iterable[float]) -> float:
-    return round(math.fsum(shares), 9)  # ten shares of 0.1 are 1

@@ -154,6 +154,10 @@ class Ledger(Protocol):
         """Set or clear the pause flag; nothing else of control changes."""
         ...
 
+    def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
+        """Set the pause flag if there is none: Sluice's own pause never replaces an operator's, who, when and why."""
+        ...
+
     def set_halt(self, job_class: str, flag: Flag | None) -> None: ...
 
     def resume(self, job_class: str, flag: Flag) -> None:

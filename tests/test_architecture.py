@@ -78,6 +78,7 @@ LAWS = (
             "shared/config.py",
             "shared.config_abort",
             "shared.config_producers",
+            "shared.config_relations",
             "shared.config_rules",
             "shared.config_triggers",
             "shared.config_upstreams",

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ops.commands.out_file import check_out, write_out
 from ops.sim.recorded_work import CHUNK_TOKENS
 from ops.sim.recording import Columns, Recording, read_recording
 from ops.sim.replay import KILLS_PER_MINUTE, Options, Replay
@@ -57,7 +58,7 @@ def replay(
 ) -> None:
     """Drain the jobs that FILE has recorded, each coming at its own time, in virtual time: an hour takes seconds.
 
-    FILE is CSV (.csv, .tsv) with a header, or JSON lines, as `export` writes them; a dot leads into an object. Every
+    FILE is CSV (.csv, .tsv) with a header, or JSON lines; a dot leads into an object. Every
     row is a job. A missing or unreadable time is refused with its line and column; rows out of order are sorted, and
     equal times all kept, with a note.
 
@@ -71,6 +72,7 @@ def replay(
     """
     if not 0 < limit_per_s <= _MOST_PER_S:
         raise InvalidInput("--limit", got="a number out of range", expected=f"above 0, at most {_MOST_PER_S:g}")
+    check_out(out)
     prices = _prices(token_prices)
     recording = read_recording(file, Columns(time=time_column, tokens=_columns(tokens), match=match))
     options = Options(
@@ -81,8 +83,7 @@ def replay(
     )
     result, bill = _replayed(recording, options, seed, prices)
     found = as_figures(result, bill, recording)
-    if out is not None:
-        out.write_text(json.dumps(found | {"series": result.series}, ensure_ascii=False), encoding="utf-8")
+    write_out(out, found | {"series": result.series})
     click.echo(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(in_words(result, bill, recording)))
     click.get_current_context().exit(0 if result.passed else 1)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
+from ops.commands.out_file import check_out, write_out
 from ops.sim import scenario_file
 from ops.sim.crash_sweep import SweepReport, sweep_once, sweep_pairs
 from ops.sim.matrix import HEADINGS, row_of, run_matrix
@@ -24,6 +26,15 @@ _SHOWN: Final = (
     *("order_violations", "attempts_burned_by_refusals", "upstream_calls", "refusals_per_1000", "utilisation", "ticks"),
     *("drain_s", "ideal_drain_s", "eta_error_median", "eta_error_p95", "live_wait_p95_s", "cost_per_job_usd", "wall_s"),
 )
+
+_READS: Final[Mapping[str, frozenset[str]]] = {
+    "listing": frozenset(),
+    "matrix": frozenset({"seed", "out", "as_json"}),
+    "sweep": frozenset({"as_json"}),
+    "seeds": frozenset({"name", "seed", "state", "as_json"}),
+    "name": frozenset({"seed", "policy", "out", "as_json"}),
+}
+"""The options that choose what is run, the strongest first, and the others that each of them reads."""
 
 
 @click.command(short_help="Prove or judge a policy in virtual time.")
@@ -53,6 +64,8 @@ def simulate(ctx: click.Context, /, *, name: str | None, as_json: bool, out: Pat
       python -m ops simulate --matrix
       python -m ops simulate --sweep pairs
     """
+    _refuse_idle(ctx)
+    check_out(out)
     if asked["listing"]:
         click.echo("\n".join(f"{each:20} {scenario_file.load(each).about}" for each in scenario_file.names()))
     elif asked["matrix"]:
@@ -69,6 +82,21 @@ def simulate(ctx: click.Context, /, *, name: str | None, as_json: bool, out: Pat
         ctx.exit(_policies(name, asked["seed"], policies, as_json=as_json, out=out))
 
 
+def _refuse_idle(ctx: click.Context) -> None:
+    """An option that the chosen mode does not read would be taken for one that was obeyed."""
+    given = {
+        each.name: each.opts[0]
+        for each in ctx.command.params
+        if each.name and ctx.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+    }
+    if ctx.params["policy"] == POLICIES[0]:
+        given.pop("policy", None)  # what every mode runs
+    mode = next((each for each in _READS if each in given), None)
+    for name, option in given.items():
+        if mode is not None and name != mode and name not in _READS[mode]:
+            raise InvalidInput(option, got=f"the option beside {given[mode]}", expected="one or the other")
+
+
 # -- one run, or one per policy
 
 
@@ -77,7 +105,8 @@ def _policies(name: str, seed: int, policies: Sequence[str], *, as_json: bool, o
     if not as_json:
         click.echo(f"{scenario.name}, seed {seed}: {scenario.about}", err=True)
     results = [_timed(scenario, seed, policy) for policy in policies]
-    _write(out, [result.json(series=True) for result in results])
+    drawn = [result.json(series=True) for result in results]
+    write_out(out, drawn[0] if len(drawn) == 1 else {"policies": drawn})
     if as_json:
         found = [result.json() for result in results]
         click.echo(json.dumps(found[0] if len(found) == 1 else {"policies": found}))
@@ -129,15 +158,6 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _write(out: Path | None, found: Sequence[dict[str, Any]]) -> None:
-    if out is None:
-        return
-    try:
-        out.write_text(json.dumps(found[0] if len(found) == 1 else {"policies": list(found)}), encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput("--out", got=error.strerror or "no answer", expected="a file that can be written") from None
-
-
 # -- many runs
 
 
@@ -177,7 +197,7 @@ def _matrix(seed: int, *, as_json: bool, out: Path | None) -> int:
         rows.append((*row_of(cell, result), misses or "-"))
         found.append(result.json())
         broken += bool(result.violations)
-    _write(out, [{"cells": found}])
+    write_out(out, {"cells": found})
     click.echo(json.dumps({"seed": seed, "cells": found}) if as_json else _aligned(rows))
     return 1 if broken else 0
 

@@ -20,6 +20,7 @@ from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
 _STATES: Final = {
     DrainState.MEASURING: "measuring: the rate is known after two ticks",
     DrainState.GROWING: "will not drain: more arrives than is finished",
+    DrainState.SCHEDULED: "nothing to do before the next row is due",
     DrainState.STALLED: "will not drain: nothing is finished",
     NOT_TICKED: "no tick yet",
 }

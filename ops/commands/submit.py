@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import uuid
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from ops.submission.csv_rows import PART, CsvShape
 from ops.submission.load import Outcome, Plan, Submission, Summary, in_words
 from ops.submission.progress import meter_for
 from ops.submission.rows import FIELDS
-from ops.submission.source import PIPE, Format, format_of, opened
+from ops.submission.source import Format, format_of, opened
 from shared.errors import InvalidInput
 
 EXIT_CODES = {Outcome.COMPLETE: 0, Outcome.REFUSED: 1, Outcome.INTERRUPTED: 130, Outcome.UNAVAILABLE: 3}
@@ -90,8 +89,7 @@ def submit(
     if as_json:
         click.echo(json.dumps(_as_json(summary), ensure_ascii=False))
     else:
-        again = ["python -m ops submit", shlex.quote(file)] if file != PIPE else ["... | python -m ops submit -"]
-        click.echo("\n".join(in_words(summary, name=name, again=again)))
+        click.echo("\n".join(in_words(summary, name=name)))
     code = EXIT_CODES[summary.outcome] or int(summary.refused > 0)
     click.get_current_context().exit(code)
 

@@ -192,6 +192,11 @@ class MemoryLedger(MemoryObservations):
         self.writes["set_pause"] += 1
         self._runs.put(replace(self._runs.control(job_class), pause=flag))
 
+    def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
+        if self._runs.control(job_class).pause is None:
+            self.set_pause(job_class, flag)
+        return self._runs.control(job_class).pause == flag
+
     def set_halt(self, job_class: str, flag: Flag | None) -> None:
         self.writes["set_halt"] += 1
         self._runs.put(replace(self._runs.control(job_class), halt=flag))

@@ -21,11 +21,16 @@ from ops.submission.lines import MAX_LINE_BYTES, Lines, NumberedLine
 from shared.config_rules import did_you_mean, shown
 from shared.core.json_text import kind_of
 from shared.errors import InvalidInput
+from shared.usecases.admission import MAX_ID_BYTES
 
 MAX_ROWS: Final = 1_000_000
 MAX_DAYS: Final = 31
 MAX_TOKENS: Final = 10_000_000
 
+MATCH_PREFIX: Final = "match-"
+"""Before a recorded match, in the id of its jobs' match."""
+_MATCH_BYTES: Final = MAX_ID_BYTES - len(MATCH_PREFIX)
+_MATCH: Final = f"text of 1 to {_MATCH_BYTES:,} bytes, or a whole number"
 _TIME: Final = "ISO 8601 (UTC unless it has an offset), or seconds or milliseconds since 1970"
 _TOKENS: Final = f"a whole number from 0 to {MAX_TOKENS}"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -166,8 +171,10 @@ def _time_us(values: _Values, column: str) -> int:
 
 
 def _moment_us(line: int, column: str, text: str) -> int:
+    if len(text) > 64:
+        _refuse(line, column, "more than 64 characters", _TIME)
     try:
-        moment = datetime.fromisoformat(text[:64])
+        moment = datetime.fromisoformat(text)
     except ValueError:
         _refuse(line, column, "other text", _TIME)
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -185,11 +192,19 @@ def _count(values: _Values, column: str) -> int:
 
 
 def _match(values: _Values, column: str) -> str:
+    """What admission would refuse is refused here, where the line is known."""
     value = values.get(column)
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-    if not 1 <= len(text.encode("utf-8", "replace")) <= 1024:
-        got = "nothing" if value is None or value == "" else kind_of(value)
-        _refuse(values.line, column, got, "text of 1 to 1,024 bytes, or a whole number")
+    if not text:
+        _refuse(values.line, column, "nothing" if value is None or value == "" else kind_of(value), _MATCH)
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        _refuse(values.line, column, "a string with a lone surrogate", "well-formed Unicode")
+    if size > _MATCH_BYTES:
+        _refuse(values.line, column, f"{size:,} bytes", _MATCH)
+    if "\0" in text:
+        _refuse(values.line, column, "a string with a NUL character", "text without one")
     return text
 
 

@@ -13,7 +13,7 @@ from ops.sim.drive import Drive
 from ops.sim.figures import result_of
 from ops.sim.measure import quantile
 from ops.sim.recorded_work import CALL_MS, CHUNK_TOKENS, RecordedKind, Shape, Work, shape_of
-from ops.sim.recording import Recorded, Recording
+from ops.sim.recording import MATCH_PREFIX, Recorded, Recording
 from ops.sim.result import Result
 from ops.sim.scenario import CLASS, Expectation, Scenario, Source, Trouble, Truth
 from ops.sim.waste import Bill, bill_of
@@ -129,7 +129,7 @@ class RecordedArrivals(Arrivals):
 
     def _recorded(self, row: Recorded) -> Arrival:
         job_id = id_of(row)
-        match = job_id if row.match is None else f"match-{row.match}"
+        match = job_id if row.match is None else f"{MATCH_PREFIX}{row.match}"
         job = NewJob(job_id=job_id, job_class=CLASS, match_id=match, payload="{}", due_ms=self._world.now_ms)
         return Arrival(at_ms=self._world.now_ms, job=job, live=True, chunks=len(self._shapes[job_id].chunks), number=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from ops.sim.scenario import Scenario
@@ -50,6 +50,10 @@ class Figures:
     crashes: int = 0
     timeouts: int = 0
     wall_s: float = 0.0
+
+
+FIGURES: Final = tuple(each.name for each in fields(Figures) if each.type != "str")
+"""The numbers among them: what a scenario may expect something of."""
 
 
 @dataclass(slots=True, kw_only=True)

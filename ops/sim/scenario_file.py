@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ops.sim.limits import LimiterKind
+from ops.sim.result import FIGURES
 from ops.sim.scenario import Event, Expectation, Host, Scenario, Source, Ticks, Trouble, Truth, Work
 from shared.config_rules import (
     CLASS,
@@ -217,6 +218,9 @@ class _Reader:
             if match is None:
                 self._stop(f"expect[{position}]", shown(line), 'a string like "utilisation >= 0.95"')
             figure, compare, limit = match.groups()
+            if figure not in FIGURES:
+                hint = did_you_mean(figure, FIGURES)
+                self._stop(f"expect[{position}]", shown(figure), f"one of {', '.join(FIGURES)}{hint}")
             found.append(Expectation(figure=figure, compare=compare, number=float(limit)))
         return tuple(found)
 

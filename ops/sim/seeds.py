@@ -53,7 +53,9 @@ def run_seed(scenario: Scenario, seed: int) -> SeedResult:
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed is what the reader needs
         said: tuple[str, ...] = (f"{type(error).__name__}: {error}",)
     else:
-        said = (*result_of(drive).said, *sorted(set(_raised(drive))))
+        result = result_of(drive)
+        missed = (f"expected {each}" for each in result.failed)
+        said = (*result.said, *sorted(set(_raised(drive))), *missed)
     return SeedResult(seed=seed, said=said, port_calls=drive.sluice.world.calls)
 
 

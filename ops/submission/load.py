@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
@@ -154,16 +154,16 @@ class Submission:
         self._meter.note(f"line {refusal.position}: {refusal.reason}")
 
 
-def in_words(summary: Summary, *, name: str, again: Sequence[str]) -> list[str]:
-    """The summary for a person; `again` is the command that goes on with an input that was not finished."""
+def in_words(summary: Summary, *, name: str) -> list[str]:
+    """The summary for a person, and how to go on with an input that was not finished."""
     said = [_counts(summary, name)]
     if summary.outcome is Outcome.INTERRUPTED:
         said.append("Interrupted.")
     if summary.outcome is Outcome.UNAVAILABLE:
         said.append(f"Gave up: {summary.detail}")
     if summary.next_line is not None:
-        said.append("Run the same command again to go on, nothing is added twice; or skip what is done:")
-        said.append(f"  {' '.join([*again, '--from-line', str(summary.next_line)])}")
+        said.append("Run the same command again to go on, nothing is added twice.")
+        said.append(f"To skip what is done, add --from-line {summary.next_line} to the same command.")
     return said
 
 

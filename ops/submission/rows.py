@@ -63,8 +63,10 @@ def due_ms(value: object) -> int:
         raise InvalidInput("due", got=kind_of(value), expected=_DUE)
     if re.match(r"[+-]?[0-9]{5,}-", value):
         raise InvalidInput("due", got="a year of more than four digits", expected=_DUE)
+    if len(value) > _LONGEST_DUE:
+        raise InvalidInput("due", got=f"more than {_LONGEST_DUE} characters", expected=_DUE)
     try:
-        moment = datetime.fromisoformat(value[:_LONGEST_DUE])
+        moment = datetime.fromisoformat(value)
     except ValueError:
         raise InvalidInput("due", got="other text" if value else "an empty string", expected=_DUE) from None
     if moment.tzinfo is None:

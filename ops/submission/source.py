@@ -40,18 +40,29 @@ class Source:
 
 @contextmanager
 def opened(name: str, *, rewindable: bool) -> Iterator[Source]:
-    """`-` is standard input, which is written to a temporary file first where it must be read twice."""
-    if name != PIPE:
-        with _open(Path(name)) as stream:
+    """`-` is standard input. What cannot be read twice, but must be, is written to a temporary file first."""
+    if name == PIPE:
+        with _streamed("standard input", sys.stdin.buffer, rewindable=rewindable) as source:
+            yield source
+        return
+    with _open(Path(name)) as stream:
+        if stream.seekable():
             yield Source(name=name, stream=stream, size_bytes=Path(name).stat().st_size)
-    elif rewindable:
-        with tempfile.TemporaryFile(prefix="sluice-submit-") as spool:
-            shutil.copyfileobj(sys.stdin.buffer, spool)
-            size = spool.tell()
-            spool.seek(0)
-            yield Source(name="standard input", stream=spool, size_bytes=size)
-    else:
-        yield Source(name="standard input", stream=sys.stdin.buffer, size_bytes=None)
+        else:  # a named pipe, or a shell's <(...)
+            with _streamed(name, stream, rewindable=rewindable) as source:
+                yield source
+
+
+@contextmanager
+def _streamed(name: str, stream: BinaryIO, *, rewindable: bool) -> Iterator[Source]:
+    if not rewindable:
+        yield Source(name=name, stream=stream, size_bytes=None)
+        return
+    with tempfile.TemporaryFile(prefix="sluice-submit-") as spool:
+        shutil.copyfileobj(stream, spool)
+        size = spool.tell()
+        spool.seek(0)
+        yield Source(name=name, stream=spool, size_bytes=size)
 
 
 def _open(path: Path) -> BinaryIO:

@@ -17,6 +17,9 @@ from shared.core.overrides import RateOverride
 from shared.core.runs import Busy, Control, Ended, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
 from shared.errors import LedgerUnavailable
 
+NOT_PAUSED: Final = "attribute_not_exists(#pause)"
+"""a rule broken ── (an operator pauses, with a reason of her own) ── our pause ✗"""
+
 LOCK_FREE: Final = (
     "attribute_not_exists(#lock_owner) OR #lock_owner = :was_nobody OR #lock_until_ms <= :was_now"
     " OR (#lock_owner = :new_lock_owner AND #lock_run_id = :new_lock_run_id)"
@@ -125,6 +128,13 @@ class Runs:
 
     def set_pause(self, job_class: str, flag: Flag | None) -> None:
         self._set(job_class, {"pause": flag})
+
+    def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
+        request = update_of(
+            keys.control(job_class), values=present({"pause": flag}), add={"version": 1}, condition=NOT_PAUSED
+        )
+        answer = self._table.update(request)
+        return isinstance(answer, Written) or answer.old.get("pause") == encode(flag)
 
     def set_halt(self, job_class: str, flag: Flag | None) -> None:
         self._set(job_class, {"halt": flag})

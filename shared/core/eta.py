@@ -15,7 +15,8 @@ ETA_TICKS: Final = 5
 
 
 class DrainState(StrEnum):
-    """`measuring`: not observed over any interval yet. `growing` and `stalled`: it will not drain."""
+    """`measuring`: not observed over any interval yet. `growing` and `stalled`: it will not drain.
+    `scheduled`: all that is pending is due later, and nothing can drain before."""
 
     IDLE = "idle"
     DRAINING = "draining"
@@ -23,6 +24,7 @@ class DrainState(StrEnum):
     STALLED = "stalled"
     PAUSED = "paused"
     MEASURING = "measuring"
+    SCHEDULED = "scheduled"
 
     @property
     def will_not_drain(self) -> bool:
@@ -42,7 +44,9 @@ class Eta:
     rate_per_s: float | None
 
 
-def drain_eta(history: Iterable[TickLine], *, now_ms: int, pending: int, paused: bool, ticks: int = ETA_TICKS) -> Eta:
+def drain_eta(
+    history: Iterable[TickLine], *, now_ms: int, pending: int, paused: bool, later: int = 0, ticks: int = ETA_TICKS
+) -> Eta:
     """pending / (completion rate - arrival rate), both observed at once: as the fall of `pending` over the last `ticks`
     unpaused intervals, the one up to now included.
 
@@ -55,6 +59,8 @@ def drain_eta(history: Iterable[TickLine], *, now_ms: int, pending: int, paused:
         return Eta(state=DrainState.IDLE, seconds=0.0, rate_per_s=rate)
     if paused:
         return Eta(state=DrainState.PAUSED, seconds=None, rate_per_s=rate)
+    if pending <= later:
+        return Eta(state=DrainState.SCHEDULED, seconds=None, rate_per_s=rate)
     if rate is None:
         return Eta(state=DrainState.MEASURING, seconds=None, rate_per_s=None)
     if rate > 0:

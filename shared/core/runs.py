@@ -119,6 +119,11 @@ class TickLine:
     facts: str = ""
 
     @property
+    def workable(self) -> int:
+        """Rows that may be worked now, or are: what is only due later asks for no share of anything."""
+        return self.waiting.total + self.behind + self.in_flight
+
+    @property
     def pending(self) -> int:
         """Rows not finished: what the drain ETA counts down."""
         return self.waiting.total + self.later + self.behind + self.in_flight

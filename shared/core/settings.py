@@ -17,6 +17,12 @@ VISIBILITY_MARGIN_S: Final = 10
 SWEEP_MARGIN_S: Final = 20
 """A row is re-sent only after its message's visibility plus this (B in rule 3)."""
 
+LOCK_MARGIN_S: Final = 10
+"""How long the class lock outlasts the pacer's own end, and how long before that end it stops claiming (rule 4)."""
+
+LEASE_MARGIN_S: Final = 2
+"""Ends a worker's lease before the queue's visibility does: their clocks differ a little (rule 4)."""
+
 MIN_LANE_SLOTS: Final = 2
 """The smallest MaximumConcurrency that SQS event source mappings accept."""
 

@@ -35,7 +35,8 @@ def stop_if_harmful(ports: Ports, settings: ClassSettings, seen: Gathered) -> Ga
     if found is None:
         return seen
     flag = Flag(by=SLUICE, why=_why(found), at_ms=ports.clock.now_ms())
-    ports.ledger.set_pause(settings.name, flag)
+    if not ports.ledger.pause_unless_paused(settings.name, flag):
+        return replace(seen, control=ports.ledger.read_control(settings.name), stage=None)
     ports.log.event("aborted", job_class=settings.name, reason=found.reason.value)
     return replace(seen, control=replace(seen.control, pause=flag), stage=None, abort=found)
 

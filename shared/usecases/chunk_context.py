@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shared.core import stats
-from shared.core.batching import group_id
+from shared.core.batching import HASHED_PREFIX, group_id
 from shared.core.exchange import NoRoom
 from shared.core.model import Job
 from shared.core.settings import ClassSettings, UpstreamSettings
@@ -55,7 +55,7 @@ class WorkerContext:
 
     @property
     def idempotency_key(self) -> str:
-        return group_id(f"{self._job.job_id}:{self._job.cursor}")
+        return _identity(self._job.job_id, self._job.cursor)
 
     def reserve_permits(self, calls: int, *, latest_ms: int) -> None:
         """Reserve permits at once and wait for the first slot. Raises `PermitUnavailable` if it is after `latest_ms`.
@@ -76,7 +76,7 @@ class WorkerContext:
         if self._upstream is None:
             raise BadPayload("the class has no upstream")
         self._await_slot(self._upstream)
-        key = group_id(f"{self._job.job_id}:{self._job.cursor}:{self._calls}")
+        key = _identity(self._job.job_id, self._job.cursor, str(self._calls))
         self._calls += 1
         self._tally.add(stats.CALLS)
         timeout_s = min(self._upstream.timeout_s, max(0.1, self._lease.remaining_s))
@@ -112,3 +112,9 @@ class WorkerContext:
 
     def count(self, name: str, amount: int) -> None:
         self._tally.add(name, amount)
+
+
+def _identity(job_id: str, *parts: str) -> str:
+    """`<job_id>:<cursor>...`, hashed where that would be ambiguous (an id with a colon) or no header could carry it."""
+    text = ":".join((job_id, *parts))
+    return group_id(text) if ":" not in job_id else group_id(f"{HASHED_PREFIX}{len(job_id)}:{text}")

@@ -78,7 +78,7 @@ class _Reader:
     def more(self) -> None:
         """Read the next page of every partition that has one, in parallel."""
         open_spans = [span for span in self.spans if self.pages == 0 or span[0] in self.resume]
-        limit = min(_PAGE, max(10, self.want))
+        limit = min(_PAGE, max(10, self.want)) if self.pages == 0 else _PAGE
         pages = self.ports.parallel.map(
             lambda span: self.ports.ledger.page(
                 span[0], low=span[1], high=span[2], limit=limit, resume=self.resume.get(span[0])

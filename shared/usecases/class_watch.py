@@ -8,6 +8,7 @@ from typing import Final
 
 from shared.core.rate import rate_in_force
 from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 
 FRESH_MS: Final = 5_000
@@ -47,10 +48,18 @@ class ClassWatch:
             if due:
                 self._read_ms = now_ms
         if due:
-            control = self._ports.ledger.read_control(self._settings.name)
-            self._halted = control.halt is not None
-            if control.measures is not None:
-                self._p95_chunk_s = control.measures.long_chunk_s.value
-            if self._declared is not None:
-                learned = self._ports.ledger.read_learned(self._declared.name)
-                self._upstream = replace(self._declared, limit_per_s=rate_in_force(learned, self._declared))
+            try:
+                self.load()
+            except LedgerUnavailable:
+                return  # what was read last still serves: a finished chunk must not be lost for this
+
+    def load(self) -> None:
+        """Read everything. Called before the first group begins: groups that start together must not meet defaults."""
+        self._read_ms = self._ports.clock.now_ms()
+        control = self._ports.ledger.read_control(self._settings.name)
+        self._halted = control.halt is not None
+        if control.measures is not None:
+            self._p95_chunk_s = control.measures.long_chunk_s.value
+        if self._declared is not None:
+            learned = self._ports.ledger.read_learned(self._declared.name)
+            self._upstream = replace(self._declared, limit_per_s=rate_in_force(learned, self._declared))

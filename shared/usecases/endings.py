@@ -61,7 +61,7 @@ def tell_everyone(
     """What an error means beyond its job: a refusal holds the shared permits, an exhausted quota pauses the class."""
     if isinstance(error, Refused) and error.retry_after_s is not None and upstream is not None:
         ports.limiter.hold(upstream, until_ms=ports.clock.now_ms() + round(error.retry_after_s * 1000))
-    if isinstance(error, QuotaExhausted) and ports.ledger.read_control(settings.name).pause is None:
+    if isinstance(error, QuotaExhausted):
         flag = Flag(by=SLUICE, why="the upstream's quota is used up", at_ms=ports.clock.now_ms())
-        ports.ledger.set_pause(settings.name, flag)
-        tally.add(stats.QUOTA_PAUSES)
+        if ports.ledger.pause_unless_paused(settings.name, flag):
+            tally.add(stats.QUOTA_PAUSES)

@@ -95,7 +95,7 @@ def _upstream(
 ) -> UpstreamSight | None:
     if upstream is None:
         return None
-    had_work = bool(control.history) and control.history[-1].pending > 0
+    had_work = bool(control.history) and control.history[-1].workable > 0
     return see_upstream(ports, settings, upstream, had_work=had_work, now_ms=now_ms)
 
 

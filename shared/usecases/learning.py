@@ -93,6 +93,6 @@ def _share(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings, *,
 def _pending(ports: Ports, names: Sequence[str]) -> list[int]:
     def pending(name: str) -> int:
         control = ports.ledger.read_control(name)
-        return control.history[-1].pending if control.history and control.admits else 0
+        return control.history[-1].workable if control.history and control.admits else 0
 
     return ports.parallel.map(pending, names)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from shared.core.exchange import Delivery
-from shared.core.settings import ClassSettings
+from shared.core.settings import LEASE_MARGIN_S, ClassSettings
 from shared.core.values import frozen
 from shared.ports import Clock, Ports
 
-LEASE_MARGIN_MS: Final = 2_000
-"""Ends the lease before the visibility does: the clocks of the queue and of the worker differ a little."""
+LEASE_MARGIN_MS: Final = LEASE_MARGIN_S * 1000
 
 
 @frozen

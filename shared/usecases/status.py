@@ -139,7 +139,7 @@ def _counted(ports: Ports, settings: ClassSettings, now_ms: int) -> Rows:
 def _eta(control: Control, rows: Rows) -> Eta:
     """As the tick says it: observed over the history up to `rows`, which are the newest point themselves."""
     history = control.history if rows.exact else control.history[:-1]
-    return drain_eta(history, now_ms=rows.at_ms, pending=rows.pending, paused=not control.admits)
+    return drain_eta(history, now_ms=rows.at_ms, pending=rows.pending, paused=not control.admits, later=rows.later)
 
 
 def _state(control: Control, eta: Eta | None) -> str:

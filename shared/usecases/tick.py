@@ -26,7 +26,7 @@ from shared.core.runs import (
     TickLine,
     TickMemory,
 )
-from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.settings import LOCK_MARGIN_S, ClassSettings, UpstreamSettings
 from shared.core.values import frozen
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
@@ -36,10 +36,10 @@ from shared.usecases.gathering import Gathered, gather, snapshot_of
 from shared.usecases.metering import emit_tick
 from shared.usecases.sweeping import sweep
 
-LOCK_MARGIN_MS: Final = 10_000
+LOCK_MARGIN_MS: Final = LOCK_MARGIN_S * 1000
 """How long the class lock outlasts the pacer's own end (rule 4)."""
 
-CLAIM_MARGIN_MS: Final = 10_000
+CLAIM_MARGIN_MS: Final = LOCK_MARGIN_S * 1000
 """How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
 
 
@@ -151,7 +151,7 @@ def _close(
     line: TickLine,
     skipped: str,
 ) -> TickReport:
-    eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused)
+    eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused, later=line.later)
     said = replace(line, eta_s=eta.seconds)
     close = replace(_close_of(ports, seen, said), skipped=skipped)
     closed = ports.ledger.close_run(key, owner=request.nonce, close=close)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shared.core import stats
 from shared.core.exchange import Delivery
 from shared.core.settings import ClassSettings, UpstreamSettings
-from shared.errors import QueueUnavailable
+from shared.errors import LedgerUnavailable, QueueUnavailable
 from shared.kind import Kind
 from shared.ports import Jitter, Ports
 from shared.usecases.class_watch import ClassWatch
@@ -45,9 +45,11 @@ def work(
         tally=tally,
         watch=ClassWatch(ports, settings, upstream),
     )
-    groups: dict[str, list[Delivery]] = {}
-    for delivery in deliveries:
-        groups.setdefault(delivery.group, []).append(delivery)
+    try:
+        run.watch.load()
+    except LedgerUnavailable:
+        return [delivery.message_id for delivery in deliveries]
+    groups = _groups(deliveries)
     early = len(deliveries) > 1
 
     def work_group(group: list[Delivery], fresh: bool = True) -> list[str]:
@@ -59,11 +61,18 @@ def work(
         return []
 
     if any(delivery.receive_count > 1 for delivery in deliveries):
-        failed = [work_group(group, fresh=number == 0) for number, group in enumerate(groups.values())]
+        failed = [work_group(group, fresh=number == 0) for number, group in enumerate(groups)]
     else:
-        failed = ports.parallel.map(work_group, list(groups.values()))
+        failed = ports.parallel.map(work_group, groups)
     tally.flush()
     return [message_id for ids in failed for message_id in ids]
+
+
+def _groups(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    groups: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        groups.setdefault(delivery.group, []).append(delivery)
+    return list(groups.values())
 
 
 def _delete(ports: Ports, delivery: Delivery) -> None:

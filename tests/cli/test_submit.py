@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -41,6 +43,19 @@ def test_standard_input_is_a_file_too(world: World) -> None:
 
     assert "standard input: 3 created, 0 already there" in first.stdout
     assert "standard input: 1 created, 3 already there" in strict.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--strict",)])
+def test_a_named_pipe_is_a_file_too(world: World, tmp_path: Path, options: tuple[str, ...]) -> None:
+    pipe = tmp_path / "jobs"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(lines(3),), daemon=True)
+    writer.start()
+    result = world.run("submit", pipe, *options)
+    writer.join(10)
+
+    assert result.exit_code == 0
+    assert f"{pipe}: 3 created, 0 already there" in result.stdout
 
 
 def test_the_same_file_twice_adds_nothing(world: World, submit: Callable[..., Result]) -> None:
@@ -154,7 +169,8 @@ def test_ctrl_c_finishes_what_is_on_its_way_and_says_how_to_go_on(world: World, 
     assert len(world.rows) == 2_400, "three whole waves"
     assert "2,400 created, 0 already there, 0 refused" in result.stdout
     assert "Interrupted." in result.stdout
-    assert "--from-line 2401" in result.stdout
+    assert "To skip what is done, add --from-line 2401 to the same command.\n" in result.stdout
+    assert "python -m ops" not in result.stdout, "a command without the options that were given would be another one"
     world.broken.clear()
     assert "2,600 created, 0 already there" in submit(lines(5_000), "--from-line", "2401").stdout
     assert "0 created, 5,000 already there" in submit(lines(5_000)).stdout

@@ -146,6 +146,8 @@ def test_the_command_says_in_words_what_came_of_it(day: Path) -> None:
         (("--time", "at", "--limit", "nan"), "--limit: got a number out of range"),
         (("--time", "at", "--limit", 4, "--tokens", "in,out,game"), "--tokens: got other text"),
         (("--time", "at", "--limit", 4, "--token-prices", "free"), "--token-prices: got other text"),
+        (("--time", "at", "--limit", 4, "--out", "no/such/folder.json"), "--out: got No such file or directory"),
+        (("--time", "at", "--limit", 4, "--out", "/"), "--out: got Is a directory, expected a file that can be writ"),
         (("--time", "att", "--limit", 4), '--time: got "att", which is no column'),
     ],
 )

@@ -213,7 +213,10 @@ BAD_TEXTS = [
     ("x = " + "[" * 100_000, "sluice.toml: not TOML: it is nested too deeply"),
     ("x = " + "9" * 5_000, "sluice.toml: not TOML: a number has too many digits"),
     # the general table
-    ("[sluice]\npacer_timeout_s = 60\n" + a_class(), "sluice.pacer_timeout_s: got 60, expected less than the smallest"),
+    (
+        "[sluice]\npacer_timeout_s = 60\n" + a_class(),
+        "sluice.pacer_timeout_s: got 60, expected at least 10 s less than the smallest",
+    ),
     (
         '[sluice]\nnamespace = "AWS/SQS"\n' + a_class(),
         'sluice.namespace: got "AWS/SQS", expected a CloudWatch namespace',

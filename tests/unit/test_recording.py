@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ops.sim.recording import Columns, Recording, read_recording
+from ops.sim.replay import Options, Replay
+from shared.core.cost import PRICES
 from shared.errors import InvalidInput
 
 HOUR = Path(__file__).resolve().parents[3] / "shared" / "data" / "llm-inference-hour.csv"
@@ -114,6 +116,33 @@ def test_a_bad_row_is_named_by_line_and_column(tmp_path: Path, body: str, line: 
 )
 def test_a_bad_json_line_is_named_by_line_and_column(tmp_path: Path, body: str, said: str) -> None:
     assert fault(tmp_path, body, "jobs.jsonl", Columns(time="at")).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [
+        ('"\\ud800"', "line 2, game: got a string with a lone surrogate, expected well-formed Unicode"),
+        ('"a\\u0000b"', "line 2, game: got a string with a NUL character, expected text without one"),
+        (f'"{"ä" * 510}"', "line 2, game: got 1,020 bytes, expected text of 1 to 1,018 bytes, or a whole number"),
+        ('""', "line 2, game: got nothing"),
+        ("1.5", "line 2, game: got a number"),
+    ],
+)
+def test_a_match_that_admission_would_refuse_is_named_by_line_and_column(tmp_path: Path, match: str, said: str) -> None:
+    body = '{"at": 1, "game": 7}\n{"at": 2, "game": ' + match + "}\n"
+    assert fault(tmp_path, body, "jobs.jsonl", Columns(time="at", match="game")).startswith(said)
+
+
+def test_the_longest_match_that_is_read_is_admitted(tmp_path: Path) -> None:
+    recording = read(tmp_path, f"at,in,out,game\n1,1,1,{'x' * 1018}\n")
+    run = Replay(recording, Options(limit_per_s=5.0), 1)
+    run.run()
+    assert run.finish(PRICES)[0].figures.done == 1
+
+
+def test_a_time_is_not_cut_until_it_can_be_read(tmp_path: Path) -> None:
+    text = "2023-11-14T22:13:20." + "0" * 44
+    assert fault(tmp_path, f"at,in,out,game\n{text}junk,1,1,m\n").startswith("line 2, at: got more than 64 characters")
 
 
 def test_a_column_that_is_not_there_is_named_with_its_option_before_any_row(tmp_path: Path) -> None:
