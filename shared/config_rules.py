@@ -6,7 +6,6 @@ line here. A fault never repeats a long string: someone may have pasted a token 
 
 from __future__ import annotations
 
-import difflib
 import json
 import keyword
 import re
@@ -83,6 +82,8 @@ def dotted(*keys: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - only a mistake needs it, and every cold start would pay for it
+
     close = difflib.get_close_matches(name[:60], list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from shared.core import lifecycle, selection
@@ -12,6 +11,7 @@ from shared.core.model import Job, Lane, Nominee, Won
 from shared.core.pacing import TickPlan
 from shared.core.runs import RunKey
 from shared.core.settings import ClassSettings
+from shared.core.values import frozen
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.counting import eligible_span, waiting_partitions
@@ -60,16 +60,16 @@ def claim_and_send(
     return admitted, confirmed
 
 
-@dataclass(slots=True)
 class _Reader:
     """Nominees of one lane and priority, oldest first, read page by page as they are needed."""
 
-    ports: Ports
-    spans: Sequence[tuple[str, str, str]]
-    want: int
-    pages: int = 0
-    resume: dict[str, str | None] = field(default_factory=dict)
-    read: list[Nominee] = field(default_factory=list)
+    def __init__(self, ports: Ports, spans: Sequence[tuple[str, str, str]], *, want: int) -> None:
+        self.ports = ports
+        self.spans = spans
+        self.want = want
+        self.pages = 0
+        self.resume: dict[str, str | None] = {}
+        self.read: list[Nominee] = []
 
     @property
     def exhausted(self) -> bool:
@@ -92,7 +92,7 @@ class _Reader:
         self.read = list(selection.merge(self.read, *(page.nominees for page in pages)))
 
 
-@dataclass(slots=True, kw_only=True)
+@frozen
 class _Claimer:
     ports: Ports
     settings: ClassSettings
@@ -106,7 +106,7 @@ class _Claimer:
 
     def run(self, priority: int, budget: int) -> tuple[int, int]:
         admitted = confirmed = 0
-        reader = _Reader(ports=self.ports, spans=self._spans(priority), want=budget)
+        reader = _Reader(self.ports, self._spans(priority), want=budget)
         while admitted < budget and self.ports.clock.now_ms() < self.stop_ms:
             slab = self._choose(reader, min(_SLAB, budget - admitted), budget)
             if not slab:
