@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,6 +27,7 @@ from shared.errors import (
     UpstreamHeld,
     UpstreamRejected,
 )
+from tests.contract.listening import Listening
 from tests.contract.worlds import aws_client
 
 MODEL = "eu.example.model-v1:0"
@@ -75,7 +76,7 @@ def bedrock() -> Iterator[Bedrock]:
         def log_message(self, *_: object) -> None:
             pass
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening = Listening(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     state.endpoint = f"http://127.0.0.1:{listening.server_address[1]}"

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from shared.aws.runtime import SystemClock
 from shared.aws.upstream import HttpUpstream, header_key
 from shared.core.settings import Consequence, UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, SluiceError, UpstreamFailed, UpstreamHeld, UpstreamRejected
+from tests.contract.listening import Listening
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ def server() -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             pass
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening = Listening(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     state.endpoint = f"http://127.0.0.1:{listening.server_address[1]}/summarise"
