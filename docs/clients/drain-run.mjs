@@ -75,7 +75,7 @@ async function drainRun(config, startMs = Date.now()) {
     if (!passes(status)) return EXIT.refused;
     // Jitter, or every client that a short outage has stopped comes back at the same moment.
     const nextMs = Math.max(waitMs, pauseMs) * (1 + Math.random() / 2);
-    if (Date.now() + nextMs - startMs > GIVE_UP_MS) return EXIT.unanswered;
+    if (Date.now() + nextMs - Date.parse(asked.scheduled_at) > GIVE_UP_MS) return EXIT.unanswered;
     await sleep(nextMs);
   }
 }

@@ -52,16 +52,18 @@ def rotate(versions: SecretVersions, log: Log, *, step: str, version: str, new_v
                 versions.put_pending(version, new_value())
         case "setSecret":
             pass
-        case "testSecret":
-            _test(versions, version, stages)
+        case "testSecret":  # alone, too, when a schedule is made: then the value under test is the current one
+            if usable_secret(versions.value(version, PENDING)) is None:
+                raise RotationRefused("unusable")
         case "finishSecret":
+            _check_new(versions, version, stages)
             versions.make_current(version, instead_of=_current(stages))
         case _:
             raise RotationRefused("unknown_step")
     log.event("secret_rotation", step=step)
 
 
-def _test(versions: SecretVersions, version: str, stages: Mapping[str, tuple[str, ...]]) -> None:
+def _check_new(versions: SecretVersions, version: str, stages: Mapping[str, tuple[str, ...]]) -> None:
     pending = usable_secret(versions.value(version, PENDING))
     current = _current(stages)
     if pending is None:
