@@ -36,7 +36,7 @@ from shared.errors import ConfigError
 # Nothing ever deletes a row of the ledger, so nobody may.
 TICK_ROWS: Final = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 NOMINATE: Final = ("dynamodb:Query",)
-WORK_ROWS: Final = (*TICK_ROWS, "dynamodb:Query")
+WORK_ROWS: Final = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
 DEAD_LETTER_ROWS: Final = ("dynamodb:GetItem", "dynamodb:UpdateItem")
 SEND: Final = ("sqs:SendMessage",)
 MEASURE: Final = ("sqs:GetQueueAttributes",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from shared.errors import (
     UpstreamHeld,
     UpstreamRejected,
 )
-from tests.contract.listening import Listening
+from tests.contract.listening import serving
 from tests.contract.worlds import aws_client
 
 MODEL = "eu.example.model-v1:0"
@@ -76,14 +75,9 @@ def bedrock() -> Iterator[Bedrock]:
         def log_message(self, *_: object) -> None:
             pass
 
-    listening = Listening(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    state.endpoint = f"http://127.0.0.1:{listening.server_address[1]}"
-    yield state
-    listening.shutdown()
-    thread.join()
-    listening.server_close()
+    with serving(Handler) as url:
+        state.endpoint = url
+        yield state
 
 
 SETTINGS = UpstreamSettings(name="u", api=UpstreamApi.CONVERSE, model=MODEL, max_tokens=77, limit_per_s=1)

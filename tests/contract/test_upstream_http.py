@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from shared.aws.runtime import SystemClock
 from shared.aws.upstream import HttpUpstream, header_key
 from shared.core.settings import Consequence, UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, SluiceError, UpstreamFailed, UpstreamHeld, UpstreamRejected
-from tests.contract.listening import Listening
+from tests.contract.listening import serving
 
 
 @dataclass(slots=True)
@@ -60,14 +59,9 @@ def server() -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             pass
 
-    listening = Listening(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    state.endpoint = f"http://127.0.0.1:{listening.server_address[1]}/summarise"
-    yield state
-    listening.shutdown()
-    thread.join()
-    listening.server_close()
+    with serving(Handler) as url:
+        state.endpoint = f"{url}/summarise"
+        yield state
 
 
 def call(server: Server, *, timeout_s: float = 5.0, key: str = "job:0:0", **errors: Consequence) -> Any:

@@ -51,7 +51,6 @@ def test_a_worker_commits_continues_and_keeps_to_its_own_queues(shape: Shape) ->
             == own_log(shape, worker)
             | {
                 "dynamodb:GetItem": ROWS,
-                "dynamodb:BatchGetItem": ROWS,
                 "dynamodb:PutItem": ROWS,
                 "dynamodb:UpdateItem": ROWS,
                 "dynamodb:Query": ROWS,
