@@ -54,6 +54,10 @@ def control(job_class: str) -> Item:
     return _key(f"CLASS#{job_class}", "CONTROL")
 
 
+def allowance(job_class: str) -> Item:
+    return _key(f"ALLOWANCE#{job_class}", "ALLOWANCE")
+
+
 def stats(job_class: str, window_ms: int, shard: int) -> Item:
     return _key(f"STATS#{job_class}#{_minute(window_ms)}#{shard}", "STATS")
 
@@ -66,8 +70,9 @@ def place_in_match(job_class: str, match_id: str, seq: int) -> Item:
     return _key(f"MATCH#{job_class}#{match_id}", f"{seq:012d}")
 
 
-def upstream(name: str) -> Item:
-    return _key(f"UPSTREAM#{name}", "UPSTREAM")
+def upstream(name: str, shard: int = 0) -> Item:
+    """One of the items that an upstream's permits lie in, each in a partition of its own. The first bears no number."""
+    return _key(f"UPSTREAM#{name}#{shard}" if shard else f"UPSTREAM#{name}", "UPSTREAM")
 
 
 def learned(upstream_name: str) -> Item:

@@ -1,4 +1,4 @@
-"""The `Limiter`: one GCRA for all workers, as one number in one item (I7, TRAPS 42). The algorithm: `core.permits`.
+"""The `Limiter`: one GCRA for all workers, as one number in an item (I7, TRAPS 42). The algorithm: `core.permits`.
 
 Read, compute and write back if unchanged would livelock under 50 writers. So the addition happens in the write:
 
@@ -12,6 +12,8 @@ cannot alternate for long. No attempt is repeated after a lost answer: that wast
 
 from __future__ import annotations
 
+import random
+from itertools import count
 from math import ceil
 from typing import Final
 
@@ -19,7 +21,8 @@ from shared.aws import keys
 from shared.aws.keys import Item
 from shared.aws.table import Answer, Table, Unmet, update_of
 from shared.core.exchange import Granted, NoRoom, Reservation
-from shared.core.permits import interval_us
+from shared.core.permit_shards import CALLS_PER_SHARD
+from shared.core.permits import Full, Part, Reserved, parts_of, parts_to_ask
 from shared.core.settings import UpstreamSettings
 from shared.errors import LedgerUnavailable
 
@@ -40,57 +43,74 @@ _MS: Final = 1000
 
 
 class DynamoLimiter:
-    """`shared.ports.Limiter` over the item UPSTREAM#<name>."""
+    """`shared.ports.Limiter` over the item UPSTREAM#<name>; over more of them where one would be too hot."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, calls_per_shard: float = CALLS_PER_SHARD) -> None:
         self._table = table
+        self._calls_per_shard = calls_per_shard
+        self._turns = count(random.randrange(1 << 16))
+        """A process goes round the items; that it begins anywhere keeps the processes apart."""
 
     def reserve(self, upstream: UpstreamSettings, *, calls: int, now_ms: int, latest_ms: int) -> Reservation:
-        spacing_us = interval_us(upstream.limit_per_s)
-        tolerance_us = (upstream.burst_calls - 1) * spacing_us
-        cost_us, now_us, latest_us = calls * spacing_us, now_ms * _MS, latest_ms * _MS
         if calls < 1:
             raise ValueError(f"calls must be at least 1, got {calls}")
+        free_us: list[int] = []
+        for part in parts_to_ask(self._parts(upstream), next(self._turns)):
+            key = keys.upstream(upstream.name, part.shard)
+            answer = self._ask(key, part, calls=calls, now_us=now_ms * _MS, latest_us=latest_ms * _MS)
+            if not isinstance(answer, Full):
+                return Granted(start_ms=answer.start_us / _MS, spacing_ms=part.interval_us / _MS)
+            free_us.append(answer.free_at_us)
+        return NoRoom(free_at_ms=min(free_us) / _MS)
+
+    def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
+        """To each item, first the word to those who hold permits already, then the arrival time for those who come."""
+        until_ms = ceil(until_ms)
+        held = {"held_until_ms": {"N": str(until_ms)}}
+        for part in self._parts(upstream):
+            key = keys.upstream(upstream.name, part.shard)
+            self._table.update(update_of(key, values=held, condition=NO_LATER_HOLD), once=True)
+            tat = {"tat_us": {"N": str(until_ms * _MS + part.tolerance_us)}}
+            self._table.update(update_of(key, values=tat, condition=NOT_HELD_LONGER), once=True)
+
+    def held_until_ms(self, upstream: UpstreamSettings) -> int:
+        """One read, of any item: a hold is on all of them, and all workers asking the same one would make it hot."""
+        part = random.choice(self._parts(upstream))
+        item = self._table.get(keys.upstream(upstream.name, part.shard)) or {}
+        return int(item["held_until_ms"]["N"]) if "held_until_ms" in item else 0
+
+    def _parts(self, upstream: UpstreamSettings) -> tuple[Part, ...]:
+        return parts_of(upstream, calls_per_shard=self._calls_per_shard)
+
+    def _ask(self, key: Item, part: Part, *, calls: int, now_us: int, latest_us: int) -> Reserved | Full:
+        """`core.permits.gcra_reserve` on one item."""
+        cost_us, last_us = calls * part.interval_us, latest_us + part.tolerance_us
         if latest_us < now_us:  # no permit starts in the past
-            tat_us = _tat_of(self._table.get(keys.upstream(upstream.name)) or {}) or now_us
-            return NoRoom(free_at_ms=max(now_us, tat_us - tolerance_us) / _MS)
+            tat_us = _tat_of(self._table.get(key) or {}) or now_us
+            return Full(free_at_us=max(now_us, tat_us - part.tolerance_us))
         tat_us = now_us
         for _ in range(_TRIES):
             answer = (
-                self._follow_on(upstream.name, cost_us, now_us=now_us, last_us=latest_us + tolerance_us)
+                self._follow_on(key, cost_us, now_us=now_us, last_us=last_us)
                 if tat_us >= now_us
-                else self._start_afresh(upstream.name, cost_us, now_us=now_us)
+                else self._start_afresh(key, cost_us, now_us=now_us)
             )
             if not isinstance(answer, Unmet):
-                virtual_us = (_tat_of(answer.item) or 0) - cost_us
-                start_us = max(now_us, virtual_us - tolerance_us)
-                return Granted(start_ms=start_us / _MS, spacing_ms=spacing_us / _MS)
+                tat_us = _tat_of(answer.item) or 0
+                return Reserved(start_us=max(now_us, tat_us - cost_us - part.tolerance_us), tat_us=tat_us)
             tat_us = _tat_of(answer.old) or 0
-            if tat_us > latest_us + tolerance_us:
-                return NoRoom(free_at_ms=(tat_us - tolerance_us) / _MS)
+            if tat_us > last_us:
+                return Full(free_at_us=tat_us - part.tolerance_us)
         raise LedgerUnavailable("conflict")
 
-    def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
-        """First the word to those who hold permits already, then the arrival time for those who come."""
-        key = keys.upstream(upstream.name)
-        held = {"held_until_ms": {"N": str(ceil(until_ms))}}
-        self._table.update(update_of(key, values=held, condition=NO_LATER_HOLD), once=True)
-        tolerance_us = (upstream.burst_calls - 1) * interval_us(upstream.limit_per_s)
-        tat = {"N": str(ceil(until_ms) * _MS + tolerance_us)}
-        self._table.update(update_of(key, values={"tat_us": tat}, condition=NOT_HELD_LONGER), once=True)
-
-    def held_until_ms(self, upstream: UpstreamSettings) -> int:
-        item = self._table.get(keys.upstream(upstream.name)) or {}
-        return int(item["held_until_ms"]["N"]) if "held_until_ms" in item else 0
-
-    def _follow_on(self, name: str, cost_us: int, *, now_us: int, last_us: int) -> Answer:
+    def _follow_on(self, key: Item, cost_us: int, *, now_us: int, last_us: int) -> Answer:
         was = {"now": {"N": str(now_us)}, "last": {"N": str(last_us)}}
-        request = update_of(keys.upstream(name), values={}, add={"tat_us": cost_us}, condition=BUSY, was=was)
+        request = update_of(key, values={}, add={"tat_us": cost_us}, condition=BUSY, was=was)
         return self._table.update(request, returns="UPDATED_NEW", once=True)
 
-    def _start_afresh(self, name: str, cost_us: int, *, now_us: int) -> Answer:
+    def _start_afresh(self, key: Item, cost_us: int, *, now_us: int) -> Answer:
         values = {"tat_us": {"N": str(now_us + cost_us)}}
-        request = update_of(keys.upstream(name), values=values, condition=IDLE, was={"now": {"N": str(now_us)}})
+        request = update_of(key, values=values, condition=IDLE, was={"now": {"N": str(now_us)}})
         return self._table.update(request, returns="UPDATED_NEW", once=True)
 
 

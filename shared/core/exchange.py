@@ -55,9 +55,20 @@ class Granted:
 
 @frozen
 class NoRoom:
-    """Nothing was reserved: the first free slot, at `free_at_ms`, is later than asked for."""
+    """Nothing was reserved: the first free slot that was found, at `free_at_ms`, is later than asked for."""
 
     free_at_ms: float
 
 
 Reservation: TypeAlias = Granted | NoRoom
+
+
+@frozen
+class LaneMapping:
+    """How many invocations a lane's event source mapping allows at once; None: it is not bounded.
+
+    `settled` is False while the service still applies a change.
+    """
+
+    slots: int | None
+    settled: bool = True

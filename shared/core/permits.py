@@ -1,10 +1,21 @@
 """Permits for calls to an upstream: GCRA, the generic cell rate algorithm, in integer microseconds (I7, TRAPS 41).
 
-One number per upstream, the theoretical arrival time (TAT): when the next call would be due if all calls were evenly
+One number per item, the theoretical arrival time (TAT): when the next call would be due if all calls were evenly
 spaced. Source: ITU-T I.371, virtual scheduling form; here with reservations ahead of time. The k-th call ever
-reserved is due at V_k, V_k+1 >= V_k + interval, and starts in [V_k - tolerance, V_k]. So n calls span at least
-(n - burst) x interval: a window of length w holds at most w / interval + burst starts, after idle and after a pause
-too, and also if the workers' clocks differ.
+reserved is due at V_k, V_k+1 >= V_k + interval, and starts in [V_k - tolerance, V_k], on the clock of its worker. So n
+calls span at least (n - burst) x interval: a window of length w holds at most w / interval + burst starts, after idle
+and after a pause too.
+
+If the readings of any two clocks differ by at most d, of two workers or of one before and after a step, then the true
+starts in a window of length w are those of w + d on the clocks: at most (w + d) / interval + burst. That is exact. A
+clock that is ahead by d takes for idle what is reserved, and moves the arrival time to its own present. That delays the
+others by d at most, as a step back by d delays its own worker, and spends the permits of d once, however long the clock
+stays ahead; who cannot wait that long gets `Full`. A hold ends at most d too early or too late. DynamoDB refuses what
+was signed by a clock more than 5 minutes off, which bounds d. No call starts before its own worker's `now_us`. Of a
+holder that dies its permits are lost: those, and no others.
+
+While workers differ over the rate, a window holds what the shortest interval and the longest tolerance among them
+allow: 1 + (w + tolerance) / interval.
 """
 
 from __future__ import annotations
@@ -13,7 +24,12 @@ from math import ceil, isfinite
 from typing import Final
 
 from shared.core.lanes import exact
+from shared.core.permit_shards import CALLS_PER_SHARD, shards_of
+from shared.core.settings import UpstreamSettings
 from shared.core.values import frozen
+
+MOST_ASKED: Final = 3
+"""Items that one reservation asks before it takes no for an answer."""
 
 _SECOND_US: Final = 1_000_000
 
@@ -33,14 +49,43 @@ class Full:
     free_at_us: int
 
 
-def interval_us(rate_per_s: float) -> int:
-    """Microseconds between calls at this rate, rounded up so that the limit is never exceeded; at least 1.
+def interval_us(rate_per_s: float, *, shards: int = 1) -> int:
+    """Microseconds between the calls of each of `shards` that together make this rate; at least 1.
 
-    ValueError if the rate is 0, negative, NaN or infinite.
+    Rounded up, so that the limit is never exceeded. ValueError if the rate is 0, negative, NaN or infinite.
     """
     if not isfinite(rate_per_s) or rate_per_s <= 0:
         raise ValueError(f"rate_per_s must be finite and above 0, got {rate_per_s}")
-    return ceil(_SECOND_US / exact(rate_per_s, name="rate_per_s"))
+    return ceil(shards * _SECOND_US / exact(rate_per_s, name="rate_per_s"))
+
+
+@frozen
+class Part:
+    """What one item (shard) gives of an upstream's permits."""
+
+    shard: int
+    interval_us: int
+    burst_calls: int
+
+    @property
+    def tolerance_us(self) -> int:
+        """How long before its due time a call may start."""
+        return (self.burst_calls - 1) * self.interval_us
+
+
+def parts_of(upstream: UpstreamSettings, *, calls_per_shard: float = CALLS_PER_SHARD) -> tuple[Part, ...]:
+    """The permits of an upstream over its items: the rate in equal parts, the burst as equal as whole calls allow."""
+    shards = shards_of(upstream, calls_per_shard=calls_per_shard)
+    burst_calls, more = divmod(upstream.burst_calls, shards)
+    spacing_us = interval_us(upstream.permits_per_s, shards=shards)
+    return tuple(
+        Part(shard=shard, interval_us=spacing_us, burst_calls=burst_calls + (shard < more)) for shard in range(shards)
+    )
+
+
+def parts_to_ask(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
+    """The item whose turn it is, and those after it, should that one have no room."""
+    return tuple(parts[(turn + number) % len(parts)] for number in range(min(len(parts), MOST_ASKED)))
 
 
 def gcra_reserve(

@@ -24,7 +24,8 @@ LEASE_MARGIN_S: Final = 2
 """Ends a worker's lease before the queue's visibility does: their clocks differ a little (rule 4)."""
 
 MIN_LANE_SLOTS: Final = 2
-"""The smallest MaximumConcurrency that SQS event source mappings accept."""
+MAX_LANE_SLOTS: Final = 1000
+"""The smallest and the largest MaximumConcurrency that SQS event source mappings accept."""
 
 
 class Consequence(StrEnum):
@@ -60,6 +61,7 @@ class UpstreamSettings:
     are `UpstreamFailed`. `burst_calls` is how many calls may start at once; 1 means evenly spaced. The learned rate
     moves between `floor_share` of the limit and the limit (`core.rate`): no decrease below `decrease_factor` of the
     rate refused, `increase_step` (a share of the rate) as the first step beyond what is known to be good.
+    `usd_per_million_*_tokens` is what it charges; None: not known, and then no cost has it in it.
     """
 
     name: str
@@ -75,11 +77,19 @@ class UpstreamSettings:
     increase_step: float = 0.035
     floor_share: float = 0.02
     timeout_s: float = 10.0
+    usd_per_million_input_tokens: float | None = None
+    usd_per_million_output_tokens: float | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     """The share of each class that calls it; empty: only the class at hand does."""
     errors: Mapping[int, Consequence] = field(
         default_factory=lambda: {429: Consequence.REFUSE, 503: Consequence.HOLD, 529: Consequence.HOLD}
     )
+    learned_per_s: float | None = None
+    """The rate in force, for whoever has read it. None: the limit."""
+
+    @property
+    def permits_per_s(self) -> float:
+        return self.limit_per_s if self.learned_per_s is None else self.learned_per_s
 
 
 @frozen
@@ -99,7 +109,8 @@ class AbortRules:
 
     `age_windows` how many windows running the oldest age may rise while the backlog does not fall; `excess_share` how
     far calls may exceed the allowance; `retry_share` how much of the recovery margin (starts less arrivals) growing
-    retries may take; `dead_share` of the rows that ended; `spend_usd` over the windows judged, off unless it is set.
+    retries may take; `dead_share` of the rows that ended; `spend_usd` over the windows judged, the upstream's tokens
+    included where it says their price, off unless it is set.
     """
 
     age_windows: int | None = 2
@@ -243,6 +254,7 @@ class Settings:
     namespace: str = "Sluice"
     pacer_timeout_s: int = 45
     pacer_memory_mb: int = 512
+    customer_managed_key: bool = False
     upstreams: Mapping[str, UpstreamSettings] = field(default_factory=dict)
     classes: Mapping[str, ClassSettings] = field(default_factory=dict)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)

@@ -25,6 +25,8 @@ class ClassWatch:
         self._halted = False
         self._p95_chunk_s = settings.declared_chunk_s
         self._declared = self._upstream = upstream
+        self.reads = 0
+        """How often control was read, which is paid by its size."""
 
     def halted(self) -> bool:
         """Workers give their jobs back at the next chunk."""
@@ -37,7 +39,7 @@ class ClassWatch:
         return self._p95_chunk_s
 
     def upstream(self) -> UpstreamSettings | None:
-        """The upstream with the rate in force as its limit: the one number that pacer and permits share."""
+        """The upstream with the rate in force: the one number that pacer and permits share."""
         self._refresh()
         return self._upstream
 
@@ -56,10 +58,11 @@ class ClassWatch:
     def load(self) -> None:
         """Read everything. Called before the first group begins: groups that start together must not meet defaults."""
         self._read_ms = self._ports.clock.now_ms()
+        self.reads += 1
         control = self._ports.ledger.read_control(self._settings.name)
         self._halted = control.halt is not None
         if control.measures is not None:
             self._p95_chunk_s = control.measures.long_chunk_s.value
         if self._declared is not None:
             learned = self._ports.ledger.read_learned(self._declared.name)
-            self._upstream = replace(self._declared, limit_per_s=rate_in_force(learned, self._declared))
+            self._upstream = replace(self._declared, learned_per_s=rate_in_force(learned, self._declared))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from ops.sim.memory_limiter import MemoryLimiter
+from shared.aws.limiter import DynamoLimiter
 from shared.core.exchange import Granted, NoRoom, Reservation
 from shared.core.permits import Full, Reserved, gcra_reserve, interval_us
 from shared.core.settings import UpstreamSettings
 from shared.errors import LedgerUnavailable
 from shared.ports import Limiter
-from tests.contract.worlds import NOW_MS, AwsWorld
+from tests.contract.worlds import NOW_MS, AwsWorld, MemoryWorld
 
 TEN = UpstreamSettings(name="ten", endpoint="http://x", limit_per_s=10)
 BURST = UpstreamSettings(name="burst", endpoint="http://x", limit_per_s=10, burst_calls=5)
@@ -132,3 +135,60 @@ def test_a_reservation_on_a_busy_upstream_is_one_write(aws: AwsWorld) -> None:
         reserve(aws.limiter, TEN, within_ms=10_000)
 
     assert calls == ["update_item"] * 5
+
+
+# -- in several items
+
+FOUR = UpstreamSettings(name="four", endpoint="http://x", limit_per_s=20, burst_calls=4)
+"""Four items of 5 calls/s each, one of which may start at once."""
+
+
+@pytest.fixture
+def items(world: MemoryWorld | AwsWorld) -> Limiter:
+    """A limiter with 5 calls/s an item. Where a worker begins its round, no test may depend on."""
+    if isinstance(world, AwsWorld):
+        return DynamoLimiter(world.table, calls_per_shard=5)
+    return MemoryLimiter(calls_per_shard=5)
+
+
+def test_permits_in_several_items_are_as_many_as_in_one(items: Limiter) -> None:
+    asked = [reserve(items, FOUR) for _ in range(5)]
+    assert asked == [granted(0, 200)] * 4 + [NoRoom(free_at_ms=NOW_MS + 200)]
+    assert [reserve(items, FOUR, within_ms=200) for _ in range(4)] == [granted(200, 200)] * 4
+    assert reserve(items, FOUR, within_ms=-1) == NoRoom(free_at_ms=NOW_MS + 400)
+
+
+def test_an_item_without_room_sends_on_to_the_next(items: Limiter) -> None:
+    reserve(items, FOUR, calls=50)  # one item's 10 s
+    for at_ms in (0, 200, 400):
+        asked = [reserve(items, FOUR, at_ms=at_ms) for _ in range(3)]
+        assert asked == [granted(at_ms, 200)] * 3
+        assert reserve(items, FOUR, at_ms=at_ms) == NoRoom(free_at_ms=NOW_MS + at_ms + 200)
+
+
+def test_a_hold_is_on_all_items_and_any_of_them_tells_of_it(items: Limiter) -> None:
+    reserve(items, FOUR, calls=200)  # reserved beyond the hold's end
+    items.hold(FOUR, until_ms=NOW_MS + 30_000)
+    items.hold(FOUR, until_ms=NOW_MS + 10_000)
+
+    assert {items.held_until_ms(FOUR) for _ in range(40)} == {NOW_MS + 30_000}
+    for _ in range(4):
+        assert reserve(items, FOUR, within_ms=29_999) == NoRoom(free_at_ms=NOW_MS + 30_000)
+    assert [reserve(items, FOUR, within_ms=30_000) for _ in range(3)] == [granted(30_000, 200)] * 3
+
+
+def test_the_learned_rate_spaces_the_permits_and_leaves_them_where_they_are(items: Limiter) -> None:
+    slow = replace(FOUR, learned_per_s=2.0)
+    assert [reserve(items, FOUR) for _ in range(4)] == [granted(0, 200)] * 4
+    assert [reserve(items, slow, within_ms=200) for _ in range(4)] == [granted(200, 2000)] * 4
+    assert reserve(items, slow, within_ms=2199) == NoRoom(free_at_ms=NOW_MS + 2200)
+
+
+def test_the_first_of_several_items_is_the_one_that_was_alone_and_keeps_what_was_reserved(aws: AwsWorld) -> None:
+    reserve(aws.limiter, FOUR, calls=20)  # 20 calls/s are one item here
+    limiter = DynamoLimiter(aws.table, calls_per_shard=5)
+    answers = [reserve(limiter, FOUR) for _ in range(6)]
+
+    assert answers.count(granted(0, 200)) == 3
+    rows = aws.clients.dynamodb.scan(TableName=aws.name)["Items"]
+    assert sorted(row["pk"]["S"] for row in rows) == ["UPSTREAM#four", *(f"UPSTREAM#four#{n}" for n in (1, 2, 3))]

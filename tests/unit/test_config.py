@@ -83,7 +83,7 @@ def test_a_whole_number_serves_where_a_fraction_may_stand() -> None:
 )
 def test_every_field_of_the_settings_has_a_rule_and_every_rule_a_field(section: Section) -> None:
     tables = {"name", "upstreams", "classes", *section.inner}
-    tables |= {"shares"} if section is UPSTREAM else set()  # derived from the classes
+    tables |= {"shares", "learned_per_s"} if section is UPSTREAM else set()  # of the classes, of the ledger
     # A class opens itself to the webhook with a key that the whole settings have a table of.
     tables |= {"webhook", "producers"} if section is GENERAL else set()
 

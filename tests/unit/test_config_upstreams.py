@@ -25,6 +25,7 @@ BAD_UPSTREAMS = [
     ),  # no rate ever recovers from 0
     ("limit_per_s = nan", "limit_per_s: got nan, expected a number above 0, at most 100000"),
     ("burst_calls = 0", "burst_calls: got 0, expected a whole number from 1 to 100000"),
+    ("limit_per_s = 501", "burst_calls: got 1, expected at least 1 for each 500 of limit_per_s or part of it"),
     ('refusal_threshold = "2%"', "refusal_threshold: got a string, expected a number from 0 to 1"),
     ("timeout_s = 120", "timeout_s: got 120.0, expected less than classes.replay_summary.function_timeout_s"),
     ("errors = 429", "errors: got a whole number, expected a table"),
@@ -97,3 +98,10 @@ def test_a_model_that_is_not_named_is_a_fault() -> None:
         "upstreams.inference.model: got nothing, expected the id or ARN of a Bedrock model or inference profile"
         ' with api = "bedrock-converse", nothing without it'
     ]
+
+
+def test_a_burst_of_one_call_for_each_item_of_permits_is_enough() -> None:
+    table = UPSTREAM_TABLE.replace("limit_per_s = 8", "limit_per_s = 1001\nburst_calls = 3")
+    made = parse_settings(table + a_class('upstream = "inference"')).upstreams["inference"]
+
+    assert (made.limit_per_s, made.burst_calls) == (1001.0, 3)

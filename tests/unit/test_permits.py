@@ -70,6 +70,7 @@ def test_an_interval_rounds_up(rate_per_s: float, us: int) -> None:
     assert interval_us(rate_per_s) == us
 
 
+@settings(deadline=None)
 @given(rate_per_s=st.floats(1e-6, 1e6))
 def test_an_interval_is_never_shorter_than_the_limit_asks(rate_per_s: float) -> None:
     us = interval_us(rate_per_s)

@@ -11,9 +11,12 @@ from ops.sim.checks.base import Checker
 from ops.sim.memory_ledger import Step
 from ops.sim.upstream import UpstreamCall
 from shared.core.model import Job, Message, State
-from shared.usecases.chunk_context import PERMIT_VOID_MS
 
 _MAX_FACTOR: Final = 8
+
+LATE_MS: Final = 1_000
+"""How late a call may follow its permit: this checker's own word, or a change of the worker's would not be noticed."""
+
 _WINDOWS_MS: Final = (1_000, 10_000, 60_000)
 
 
@@ -126,8 +129,8 @@ class _Window:
 class Allowance(Checker):
     """Calls to an upstream in any window of 1, 10 and 60 s stay within its declared limit and burst.
 
-    A permit may be used until `PERMIT_VOID_MS` after its slot, and a call takes time to arrive: a window of the calls
-    as they arrive can hold the slots of a window that is longer by both.
+    A permit may be used until `LATE_MS` after its slot, and a call takes time to arrive: a window of the calls as they
+    arrive can hold the slots of a window that is longer by both.
     """
 
     invariant = "I7"
@@ -148,7 +151,7 @@ class Allowance(Checker):
 
     def _begin(self, name: str) -> list[_Window]:
         upstream, latency = self.sluice.settings.upstreams[name], self.sluice.world.latency
-        slip_ms = PERMIT_VOID_MS + latency.longest_ms("upstream.call") + self.slack_ms
+        slip_ms = LATE_MS + latency.longest_ms("upstream.call") + self.slack_ms
         self._windows[name] = [
             _Window(ms, upstream.limit_per_s * (ms + slip_ms) / 1000 + upstream.burst_calls, deque())
             for ms in _WINDOWS_MS
