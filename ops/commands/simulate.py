@@ -11,14 +11,17 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from ops.commands.ledger_file import read_class
 from ops.commands.out_file import check_out, write_out
+from ops.commands.simulate_seeds import command_of, simulate_seeds, simulate_shares
+from ops.commands.tables import aligned, cell
 from ops.sim import scenario_file
 from ops.sim.crash_sweep import SweepReport, sweep_once, sweep_pairs
+from ops.sim.ledger_drive import ExportedClass, LedgerDrive
 from ops.sim.matrix import HEADINGS, row_of, run_matrix
 from ops.sim.policies import POLICIES, run_policy
 from ops.sim.result import Result
 from ops.sim.scenario import Scenario
-from ops.sim.seeds import SeedReport, run_seeds
 from shared.errors import InvalidInput
 
 _SHOWN: Final = (
@@ -27,11 +30,16 @@ _SHOWN: Final = (
     *("drain_s", "ideal_drain_s", "eta_error_median", "eta_error_p95", "live_wait_p95_s", "cost_per_job_usd", "wall_s"),
 )
 
+_SHOWN_OF_A_CHANGE: Final = ("refusals_per_1000_changing", "ticks_to_90_percent", "steady_rate_low", "steady_rate_high")
+"""Where the true limit changes."""
+
 _READS: Final[Mapping[str, frozenset[str]]] = {
     "listing": frozenset(),
     "matrix": frozenset({"seed", "out", "as_json"}),
     "sweep": frozenset({"as_json"}),
-    "seeds": frozenset({"name", "seed", "state", "as_json"}),
+    "shares": frozenset({"seed", "seeds", "as_json"}),
+    "seeds": frozenset({"name", "seed", "policy", "state", "as_json"}),
+    "ledger": frozenset({"name", "job_class", "seed", "out", "as_json"}),
     "name": frozenset({"seed", "policy", "out", "as_json"}),
 }
 """The options that choose what is run, the strongest first, and the others that each of them reads."""
@@ -45,7 +53,10 @@ _READS: Final[Mapping[str, frozenset[str]]] = {
 @click.option("--seeds", type=click.IntRange(1, 10_000_000), help="So many seeds, from --seed on, over all processors.")
 @click.option("--policy", type=click.Choice([*POLICIES, "all"]), default=POLICIES[0], show_default=True)
 @click.option("--matrix", is_flag=True, help="Limiter x jitter x lateness x service tail, failures included.")
+@click.option("--shares", is_flag=True, help="Two classes on one upstream, at shares of 0.7 and 0.3.")
 @click.option("--sweep", type=click.Choice(["once", "pairs"]), help="Crash a small drain at every port call.")
+@click.option("--ledger", metavar="FILE|-", help="Drain what `export` wrote, in the scenario's pool and troubles.")
+@click.option("--class", "job_class", metavar="CLASS", help="With --ledger: which class of it, if it has several.")
 @click.option("--state", type=click.Path(path_type=Path), help="With --seeds: remember here what is done, and go on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the result with its ticks, for `report`.")
 @click.option("--list", "listing", is_flag=True, help="Name the scenarios that come with Sluice.")
@@ -60,25 +71,34 @@ def simulate(ctx: click.Context, /, *, name: str | None, as_json: bool, out: Pat
     Examples
       python -m ops simulate --scenario outage-40k --seed 7 --json
       python -m ops simulate --scenario limit-drop --policy all
+      python -m ops simulate --scenario limit-drop --seeds 20 --policy all
       python -m ops simulate --scenario mixed-faults --seeds 200
+      python -m ops simulate --shares --seeds 20
       python -m ops simulate --matrix
       python -m ops simulate --sweep pairs
+      python -m ops simulate --ledger ledger.jsonl --scenario mixed-faults
     """
     _refuse_idle(ctx)
     check_out(out)
+    policies = POLICIES if asked["policy"] == "all" else (asked["policy"],)
+    seeds = range(asked["seed"], asked["seed"] + (asked["seeds"] or 1))
     if asked["listing"]:
         click.echo("\n".join(f"{each:20} {scenario_file.load(each).about}" for each in scenario_file.names()))
     elif asked["matrix"]:
         ctx.exit(_matrix(asked["seed"], as_json=as_json, out=out))
+    elif asked["shares"]:
+        ctx.exit(simulate_shares(seeds, as_json=as_json))
     elif asked["sweep"]:
         ctx.exit(_sweep(asked["sweep"], as_json=as_json))
     elif name is None:
         known = ", ".join(scenario_file.names())
         raise InvalidInput("--scenario", got="nothing", expected=f"a file or one of {known}")
+    elif asked["ledger"]:
+        exported = read_class(asked["ledger"], ctx.obj.settings(), asked["job_class"])
+        ctx.exit(_ledger(name, exported, asked["seed"], as_json=as_json, out=out))
     elif asked["seeds"]:
-        ctx.exit(_seeds(name, asked["seed"], asked["seeds"], asked["state"], as_json=as_json))
+        ctx.exit(simulate_seeds(name, seeds, policies, asked["state"], as_json=as_json))
     else:
-        policies = POLICIES if asked["policy"] == "all" else (asked["policy"],)
         ctx.exit(_policies(name, asked["seed"], policies, as_json=as_json, out=out))
 
 
@@ -129,76 +149,46 @@ def _judged(results: Iterable[Result], name: str, seed: int) -> int:
         for line in (*result.said, *(f"expected {said}" for said in result.failed)):
             click.echo(f"error: {line}", err=True)
     if failed:
-        click.echo(f"replay: {_command(name, seed)}", err=True)
+        click.echo(f"replay: {command_of(name, seed, failed[0].figures.policy)}", err=True)
     return 1 if failed else 0
-
-
-def _command(name: str, seed: int) -> str:
-    return f"python -m ops simulate --scenario {name} --seed {seed}"
 
 
 def _table(results: Sequence[Result]) -> str:
     found = [result.json() for result in results]
     lines = [("", *(each["policy"] for each in found))]
-    lines += [(name, *(_cell(each[name]) for each in found)) for name in _SHOWN]
-    return _aligned(lines)
+    changing = [name for name in _SHOWN_OF_A_CHANGE if any(each[name] is not None for each in found)]
+    lines += [(name, *(cell(each[name]) for each in found)) for name in (*_SHOWN, *changing)]
+    return aligned(lines)
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if number == 0 else cell.rjust(width) for number, (cell, width) in enumerate(row))
-        for row in (list(zip(line, widths, strict=True)) for line in lines)
-    )
+def _ledger(name: str, exported: ExportedClass, seed: int, *, as_json: bool, out: Path | None) -> int:
+    """One run; what the scenario expects is said of its own jobs, and not asked of others."""
+    scenario, began_s = scenario_file.load(name), time.perf_counter()
+    run = LedgerDrive(scenario, exported, seed)
+    run.run()
+    result = run.finish()
+    result.figures.wall_s = round(time.perf_counter() - began_s, 3)
+    write_out(out, result.json(series=True))
+    click.echo(json.dumps(result.json()) if as_json else _table([result]))
+    for line in result.said:
+        click.echo(f"error: {line}", err=True)
+    return 0 if result.passed else 1
 
 
 # -- many runs
-
-
-def _seeds(name: str, first: int, count: int, state: Path | None, *, as_json: bool) -> int:
-    scenario = scenario_file.load(name)
-    began_s = time.perf_counter()
-
-    def told(report: SeedReport) -> None:
-        click.echo(f"{len(report.done)} of {count} seeds, {len(report.failed)} failed", err=True)
-
-    report = run_seeds(scenario, range(first, first + count), state=state, told=told)
-    wall_s = time.perf_counter() - began_s
-    found = {
-        "scenario": scenario.name,
-        "seed": first,
-        "seeds": len(report.done),
-        "failed": sorted(report.failed),
-        "port_calls": report.port_calls,
-        "wall_s": round(wall_s, 3),
-    }
-    if as_json:
-        click.echo(json.dumps(found))
-    else:
-        calls = f"{report.port_calls:,} port calls, each a point of interleaving and of crash"
-        click.echo(f"{scenario.name}: {len(report.done)} seeds, {len(report.failed)} failed; {calls}; {wall_s:.1f} s")
-    for seed, said in sorted(report.failed.items()):
-        click.echo(f"error: seed {seed}: {said}\nreplay: {_command(name, seed)}", err=True)
-    return 1 if report.failed else 0
 
 
 def _matrix(seed: int, *, as_json: bool, out: Path | None) -> int:
     """The whole table is published; its exit code speaks of the invariants only."""
     rows: list[tuple[str, ...]] = [(*HEADINGS, "misses")]
     found, broken = [], 0
-    for cell, result in run_matrix(seed):
+    for combination, result in run_matrix(seed):
         misses = ", ".join(said.partition(" ")[0] for said in result.failed)
-        rows.append((*row_of(cell, result), misses or "-"))
+        rows.append((*row_of(combination, result), misses or "-"))
         found.append(result.json())
         broken += bool(result.violations)
     write_out(out, {"cells": found})
-    click.echo(json.dumps({"seed": seed, "cells": found}) if as_json else _aligned(rows))
+    click.echo(json.dumps({"seed": seed, "cells": found}) if as_json else aligned(rows))
     return 1 if broken else 0
 
 

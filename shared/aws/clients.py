@@ -58,14 +58,25 @@ OBJECTS: Final = Patience(connect_s=1.0, read_s=3.0, attempts=2)
 SECRETS: Final = Patience(connect_s=0.5, read_s=1.0, attempts=1)
 HASTY_LEDGER: Final = Patience(connect_s=0.5, read_s=2.0, attempts=2)
 TRIGGER: Final = Patience(connect_s=0.5, read_s=1.5, attempts=1)
+PERSON: Final = Patience(connect_s=2.0, read_s=10.0, attempts=3)
+"""For what only a person's command asks: no lease waits for it."""
+WHO: Final = Patience(connect_s=1.0, read_s=2.0, attempts=1)
 
-_QUIET: Final = ("boto3", "botocore", "s3transfer", "urllib3")
+_QUOTING: Final = ("boto3", "botocore", "s3transfer", "urllib3", "PIL")
+"""They print whole requests and answers, headers that they cannot parse, the tags of a picture."""
+
+
+def quiet_libraries() -> None:
+    """Payloads pass through these, and a Lambda's log level reaches every logger: nothing below ERROR (I12)."""
+    for name in _QUOTING:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class Clients:
     """One process's clients. Importing this module makes none; each is made once, by the first thread that needs it."""
 
     def __init__(self, make: MakeClient | None = None, *, ledger: Patience = LEDGER) -> None:
+        quiet_libraries()
         self._make = make
         self._ledger = ledger
         self._made: dict[tuple[str, Patience], Any] = {}
@@ -91,9 +102,20 @@ class Clients:
     def secrets(self) -> Any:
         return self._client("secretsmanager", SECRETS)
 
+    def awaited_functions(self, *, timeout_s: float) -> Any:
+        """For an operator who waits for what a function says. One attempt: another would be another invocation."""
+        return self._client("lambda", Patience(connect_s=1.0, read_s=timeout_s, attempts=1))
+
     @property
     def functions(self) -> Any:
         return self._client("lambda", TRIGGER)
+
+    def for_person(self, service: str) -> Any:
+        return self._client(service, PERSON)
+
+    @property
+    def identity(self) -> Any:
+        return self._client("sts", WHO)
 
     def inference(self, *, timeout_s: int) -> Any:
         """A client for one attempt: another one would be a call without a permit (I7)."""
@@ -110,9 +132,6 @@ class Clients:
 
 
 def _session_clients() -> MakeClient:
-    # At DEBUG botocore prints whole requests, payloads included, and a Lambda's log level reaches every logger (I12).
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
     # botocore and not boto3, whose import is mostly its transfer manager: a cold start would pay for what nobody calls.
     session = botocore.session.get_session()
 

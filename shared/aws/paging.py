@@ -29,6 +29,14 @@ def all_pages(table: Table, **request: Any) -> Iterator[dict[str, Any]]:
             return
 
 
+def table_page(table: Table, *, resume: Item | None = None, **request: Any) -> tuple[dict[str, Any], Item | None]:
+    """One page of the whole ledger, and where the next one starts, or None after the last. For operators only: nothing
+    that ships to Lambda reads what it has no key of."""
+    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
+    page = table.call("scan", TableName=table.name, **request, **start)
+    return page, page.get("LastEvaluatedKey") or None
+
+
 def scan_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> tuple[list[Item], Item | None]:
     """One page of a table that is not the ledger, and where the next one starts, or None after the last.
 

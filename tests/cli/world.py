@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,12 +10,21 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from ops.cli import main
+from ops.sim.memory_copy import MemoryCopy
 from ops.sim.sluice_world import SimSluice
+from ops.transfer.copying import LedgerCopy
 from shared.core.model import Job, NewJob
 from shared.core.settings import ClassSettings, Settings
+from shared.operator_ports import Mappings, MetricHistory
 from shared.ports import Ports
+from tests.cli.memory import MemoryHistory, MemoryMappings
 
 CLASS = "replays"
+
+ARN = "arn:aws:sts::123456789012:assumed-role/Operators/ada@studio.example"
+NOBODY = f"{getpass.getuser()}, no AWS identity"
+ADA, BOB = f"ada ({NOBODY})", f"bob ({NOBODY})"
+"""How --by is recorded where AWS does not say who it is."""
 
 
 def settings(**changes: Any) -> Settings:
@@ -29,6 +39,9 @@ class World:
     sluice: SimSluice = field(default_factory=lambda: SimSluice(settings(), seed=1))
     deployed: frozenset[str] = frozenset({CLASS})
     broken: dict[str, Any] = field(default_factory=dict)
+    arn: str | None = None
+    lanes: MemoryMappings = field(default_factory=MemoryMappings)
+    past: MetricHistory | None = None
 
     def settings(self) -> Settings:
         return self.sluice.settings
@@ -38,6 +51,19 @@ class World:
 
     def deployed_classes(self) -> frozenset[str]:
         return self.deployed
+
+    def caller_arn(self) -> str | None:
+        return self.arn
+
+    def mappings(self) -> Mappings:
+        self.lanes.deploy(self.settings())
+        return self.lanes
+
+    def history(self) -> MetricHistory:
+        return self.past or MemoryHistory(self.sluice.metrics.sets)
+
+    def ledger_copy(self) -> LedgerCopy:
+        return MemoryCopy(self.sluice.ledger)
 
     @property
     def rows(self) -> dict[str, Job]:

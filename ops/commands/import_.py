@@ -1,0 +1,114 @@
+"""`import FILE`: put an exported ledger into this deployment; its classes arrive paused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+
+from ops.access import Access
+from ops.commands.choice import caller, signed
+from ops.submission.progress import meter_for
+from ops.submission.source import opened
+from ops.transfer.comparing import Standing
+from ops.transfer.importing import Import, Imported
+from ops.wording import counted, plain
+from shared.errors import InvalidInput
+
+REFUSED: Final = 1
+WRONG_FILE: Final = 2
+INTERRUPTED: Final = 130
+
+
+@click.command(name="import", short_help="Put an exported ledger into this deployment.")
+@click.argument("file", metavar="FILE|-")
+@click.option("--merge", is_flag=True, help="Although the class has other rows here: the file's stand beside them.")
+@signed
+@click.pass_obj
+def import_(
+    access: Access, *, file: str, merge: bool, reason: str, by: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Put what `export` wrote into this deployment's ledger. The whole file is checked first, and compared with the
+    ledger: with a fault in it, or an id that another job has here, nothing is written. Then whatever is not there is
+    created, and nothing is ever written over, so that the same command may be run again after whatever happened.
+
+    The classes arrive paused: stop the other deployment for good, then resume them here. Nobody but you sees to it
+    that not both work the same jobs.
+
+    \b
+    Examples
+      python -m ops --outputs new.json import ledger.jsonl --dry-run --reason "moves to the new account"
+      python -m ops --outputs new.json import ledger.jsonl --reason "moves to the new account"
+
+    \b
+    Exit codes
+      0    every row of the file is in the ledger, now or before
+      1    it does not fit this ledger; nothing was written
+      2    the file is not a whole export, or not for these classes; nothing was written
+      3    AWS did not answer; what was written stays, run it again
+      130  interrupted; what was written stays, run it again
+    """
+    who = caller(access, by)
+    if not reason.strip():
+        raise InvalidInput("--reason", got="an empty string", expected="why this is imported")
+    run = Import(access.ports(), access.settings(), access.ledger_copy(), meter_for(sys.stderr))
+    try:
+        with opened(file, rewindable=True) as source:
+            result = run.run(source, by=who, why=reason, merge=merge, dry_run=dry_run)
+    except KeyboardInterrupt:
+        click.echo("Interrupted. Run the same command again to go on.", err=True)
+        click.get_current_context().exit(INTERRUPTED)
+    for line in _errors(result):
+        click.echo(f"error: {line}", err=True)
+    if as_json:
+        click.echo(json.dumps(_figures(result, dry_run=dry_run), ensure_ascii=False))
+    elif not result.refused:
+        click.echo("\n".join(_in_words(result, dry_run=dry_run)))
+    conflicts = result.compared.standings[Standing.CONFLICTING] > 0
+    code = 0 if not result.refused else REFUSED if conflicts or result.other_rows else WRONG_FILE
+    click.get_current_context().exit(code)
+
+
+def _errors(result: Imported) -> Iterator[str]:
+    compared = result.compared
+    yield from (f"line {line}: {said}" if line else said for line, said in compared.faults)
+    if compared.faulty > len(compared.faults):
+        yield f"{compared.faulty - len(compared.faults):,} more lines like these"
+    for name, rows in result.other_rows.items():
+        expected = "a class without any, or --merge to let the file's stand beside them"
+        yield f"{name}: got {counted(rows, 'row')} that the file does not speak of, expected {expected}"
+    if result.refused:
+        yield "nothing was imported"
+
+
+def _figures(result: Imported, *, dry_run: bool) -> dict[str, Any]:
+    standings = {each.value: result.compared.standings[each] for each in Standing}
+    stopped = {name: asdict(flag) for name, flag in result.stopped.items()}
+    written = {name: getattr(result, name) for name in ("created", "outputs", "payloads", "runs")}
+    faults = {"faults": result.compared.faulty, "other_rows": result.other_rows}
+    return {"dry_run": dry_run, "lines": asdict(result.compared.counts), **standings, **written, **faults} | {
+        "stopped": stopped,
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def _in_words(result: Imported, *, dry_run: bool) -> Iterator[str]:
+    standings = result.compared.standings
+    there = counted(standings[Standing.EXISTING], "row")
+    header = result.compared.header
+    if dry_run:
+        yield "Dry run, nothing was changed."
+        names = ", ".join(header.names if header else ())
+        yield f"{counted(standings[Standing.ABSENT], 'row')} would be created, {there} already there; {names} paused."
+        return
+    written = f"{counted(result.outputs, 'output')}, {counted(result.runs, 'run')}"
+    yield f"{counted(result.created, 'row')} created, {there} already there; {written} ({result.seconds:,.1f} s)."
+    for name, flag in result.stopped.items():
+        yield f"{name}: stopped by {flag.by}: {plain(flag.why)}"
+        yield "  next: stop the other deployment for good, then"
+        yield f'        python -m ops resume {name} --reason "..."'
+    yield "undo: none; the rows stay paused until a resume, and the other deployment still has its own"

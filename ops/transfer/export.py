@@ -1,0 +1,231 @@
+"""Read the whole ledger into a file, page by page, so that another deployment can go on from it.
+
+A scan is no snapshot: what moves during it is read as of some moment. So an export wants its classes stopped and
+settled, and says at its end whether they still were. `live` does without: each row is then as of some moment, together
+with exactly the outputs that it had then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ops.submission.interrupts import Interrupts
+from ops.submission.progress import Meter
+from ops.transfer.copying import LedgerCopy
+from ops.transfer.format import (
+    FORMAT,
+    ClassThen,
+    End,
+    FileRecord,
+    Header,
+    StoredPayload,
+    Tally,
+    chained,
+    line_of,
+)
+from ops.transfer.part_file import Reached, Sink
+from ops.wording import said
+from shared.core.ledger_records import Record, RecordPage, StoredOutput, StoredRate
+from shared.core.model import Job, State
+from shared.core.payloads import MAX_PAYLOAD_BYTES
+from shared.core.runs import Control, Run, RunState
+from shared.core.settings import Settings
+from shared.errors import InvalidInput, LedgerUnavailable, Retryable
+from shared.ports import Ports
+from shared.usecases.counting import count_inflight
+from shared.usecases.lines import HANDOVER_LEASE_MS
+
+RUNS_KEPT_MS: Final = 24 * 3_600_000
+"""Closed runs that go along: a trigger that repeats a younger minute elsewhere must find it done (I6)."""
+
+PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Between attempts at a page while AWS does not answer."""
+
+_TRIES: Final = 8
+_PAYLOADS_REMEMBERED: Final = 50_000
+_SETTLED: Final = "a class that is paused or halted, with nothing in flight: python -m ops halt CLASS. Or --live"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which classes, and how. `payloads`: large ones go along, and do not stay behind as pointers."""
+
+    classes: tuple[str, ...]
+    live: bool
+    payloads: bool
+
+
+class Export:
+    def __init__(self, ports: Ports, settings: Settings, copy: LedgerCopy, asked: Asked, meter: Meter) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._copy = copy
+        self._asked = asked
+        self._meter = meter
+        self._interrupts = Interrupts()
+        self._upstreams = {settings.classes[name].upstream for name in asked.classes}
+        self._written_payloads: set[str] = set()
+        self.resumed = False
+
+    def run(self, sink: Sink) -> Tally:
+        """Everything, or an exception: what was written until then is gone on from. Returns the lines by kind."""
+        with self._interrupts.caught(), self._meter:
+            self._meter.begin("exporting", size_bytes=None)
+            reached = sink.earlier()
+            if reached is None:
+                reached = self._begin(sink)
+            else:
+                self._check_same(reached.header)
+                self.resumed = True
+            while True:
+                with self._interrupts.shielded():
+                    reached, more = self._step(sink, reached)
+                if not more:
+                    break
+            sink.finish(line_of(self._end(reached)))
+        return reached.counts
+
+    # -- beginning and end
+
+    def _begin(self, sink: Sink) -> Reached:
+        header = Header(
+            format=FORMAT,
+            source=self._copy.name,
+            at_ms=self._ports.clock.now_ms(),
+            live=self._asked.live,
+            payloads=self._asked.payloads,
+            classes=self._classes(),
+        )
+        line = line_of(header)
+        reached = Reached(header=header, bytes_written=len(line), digest=chained("", line))
+        sink.write(line, reached)
+        return reached
+
+    def _end(self, reached: Reached) -> End:
+        now = self._classes()
+        before = {each.name: (each.pause, each.halt) for each in reached.header.classes}
+        if not self._asked.live and any(before[each.name] != (each.pause, each.halt) for each in now):
+            raise InvalidInput("--class", got="a class that was resumed meanwhile", expected=_SETTLED)
+        return End(at_ms=self._ports.clock.now_ms(), digest=reached.digest, classes=now, counts=reached.counts)
+
+    def _classes(self) -> tuple[ClassThen, ...]:
+        found = tuple(self._then(name) for name in self._asked.classes)
+        for each in found:
+            if self._asked.live and self._settings.classes[each.name].ordered and not each.settled:
+                expected = "one that is halted and settled: the jobs of a match cannot be read at one moment"
+                raise InvalidInput("--live", got="an ordered class", expected=expected)
+            if not self._asked.live and not each.settled:
+                raise InvalidInput("--class", got="a class that is running", expected=_SETTLED)
+        return found
+
+    def _then(self, name: str) -> ClassThen:
+        control = self._ports.ledger.read_control(name)
+        in_flight = count_inflight(self._ports, self._settings.classes[name])
+        flags = [flag for flag in (control.pause, control.halt) if flag is not None]
+        committed = any(self._ports.clock.now_ms() >= flag.at_ms + HANDOVER_LEASE_MS for flag in flags)
+        if not committed:  # a tick that has not seen it yet may still admit
+            return ClassThen(name=name, in_flight=in_flight)
+        return ClassThen(name=name, in_flight=in_flight, pause=control.pause, halt=control.halt)
+
+    def _check_same(self, header: Header) -> None:
+        asked = (self._copy.name, self._asked.live, self._asked.payloads, set(self._asked.classes))
+        if (header.source, header.live, header.payloads, set(header.names)) != asked:
+            expected = "the same deployment, classes and options as when it was interrupted, or another file"
+            raise InvalidInput("--out", got="the beginning of another export", expected=expected)
+
+    # -- page by page
+
+    def _step(self, sink: Sink, reached: Reached) -> tuple[Reached, bool]:
+        page = self._page(reached.resume)
+        digest, counts, lines = reached.digest, reached.counts, []
+        for record in self._wanted(page, begun_ms=reached.header.at_ms):
+            line = line_of(record)
+            digest, counts = chained(digest, line), counts.and_one(record)
+            lines.append(line)
+        content = b"".join(lines)
+        written = reached.bytes_written + len(content)
+        reached = replace(reached, bytes_written=written, digest=digest, counts=counts, resume=page.resume)
+        sink.write(content, reached)
+        self._meter.show(bytes_read=written, lines=counts.lines)
+        return reached, page.resume is not None
+
+    def _page(self, resume: str | None) -> RecordPage:
+        for pause_s in PAUSES_S:
+            try:
+                return self._copy.page(resume)
+            except Retryable as error:
+                if self._interrupts.asked:
+                    raise
+                self._meter.note(f"{said(error)} Trying again in {pause_s:g} s.")
+                self._ports.clock.sleep(pause_s)
+        return self._copy.page(resume)
+
+    def _wanted(self, page: RecordPage, *, begun_ms: int) -> Iterator[FileRecord]:
+        """A job that ends the page is read whole at once, so that each page is complete in itself: the outputs that
+        begin the next one are known already."""
+        for group in _groups(page.records):
+            first = group[0]
+            if isinstance(first, Job):
+                if first.job_class not in self._asked.classes or (first.seq and first.created_ms >= begun_ms):
+                    continue  # a match's line ends where it did at the beginning
+                outputs = [each for each in group[1:] if isinstance(each, StoredOutput)]
+                is_last = page.resume is not None and group[-1] is page.records[-1]
+                yield from self._whole(first, outputs, incomplete=is_last)
+            elif not isinstance(first, StoredOutput) and self._is_wanted(first, begun_ms):
+                yield first
+
+    def _whole(self, job: Job, outputs: Sequence[StoredOutput], *, incomplete: bool) -> Iterator[FileRecord]:
+        if not self._asked.live and job.state is State.QUEUED:
+            raise InvalidInput("--class", got="a job in flight", expected=_SETTLED)
+        moves = self._asked.live and job.state is not State.DONE and (outputs or incomplete)
+        if incomplete or moves:
+            job, outputs = self._at_one_moment(job)
+        if self._asked.payloads and job.payload_key and job.payload_key not in self._written_payloads:
+            if len(self._written_payloads) == _PAYLOADS_REMEMBERED:
+                self._written_payloads.clear()  # one may then stand in the file twice, which does no harm
+            self._written_payloads.add(job.payload_key)
+            body = self._ports.blobs.read(job.payload_key, start=0, length=MAX_PAYLOAD_BYTES)
+            yield StoredPayload(key=job.payload_key, text=body.decode())
+        yield job
+        yield from outputs
+
+    def _at_one_moment(self, job: Job) -> tuple[Job, list[StoredOutput]]:
+        """The row and exactly its outputs: nothing was committed between two readings of it. An output without its
+        cursor's commit would make its chunk run into it, and a cursor without its output would lose a result."""
+        before = job
+        for _ in range(_TRIES):
+            found = self._ports.ledger.outputs(job.job_id)
+            now = self._ports.ledger.read_job(job.job_id)
+            if now is None:
+                break
+            if (now.state, now.cursor) == (before.state, before.cursor):
+                return now, [StoredOutput(job_id=job.job_id, output=each) for each in found]
+            before = now
+        raise LedgerUnavailable("a job moved whenever it was read")
+
+    def _is_wanted(self, record: Record, begun_ms: int) -> bool:
+        match record:
+            case Run(key=key, state=state):
+                fresh = key.minute_ms >= begun_ms - RUNS_KEPT_MS
+                return key.job_class in self._asked.classes and (fresh or state in (RunState.OPEN, RunState.PLANNED))
+            case Control(job_class=job_class):
+                return job_class in self._asked.classes
+            case StoredRate(upstream=upstream):
+                return upstream in self._upstreams
+        return False
+
+
+def _groups(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """A job with its outputs; everything else by itself. Outputs that begin a page belong to the page before."""
+    group: list[Record] = []
+    for record in records:
+        if isinstance(record, StoredOutput) and group and isinstance(group[0], Job):
+            group.append(record)
+            continue
+        if group:
+            yield group
+        group = [record]
+    if group:
+        yield group
