@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from ops.transfer.copying import LedgerCopy
+from shared.aws.clients import Clients
+from shared.aws.history import CloudWatchHistory
+from shared.aws.identity import caller_arn
+from shared.aws.ledger_copy import DynamoCopy
+from shared.aws.mappings import LambdaMappings
+from shared.aws.pacer_call import LambdaPacer
+from shared.aws.table import Table
 from shared.aws.wiring import wire
 from shared.config import Environment, load_settings, read_environment
 from shared.core.settings import Settings
 from shared.errors import ConfigError
+from shared.operator_ports import Mappings, MetricHistory, Pacer
 from shared.ports import Ports
 
 OUTPUTS: Final[Mapping[str, str]] = {
@@ -31,6 +40,26 @@ class Access(Protocol):
 
     def deployed_classes(self) -> frozenset[str]:
         """The job classes of the deployment as it is now, which may not be those of the configuration."""
+        ...
+
+    def caller_arn(self) -> str | None:
+        """The caller's AWS identity; None where there is none, as with a local emulator."""
+        ...
+
+    def mappings(self) -> Mappings: ...
+
+    def history(self) -> MetricHistory: ...
+
+    def ledger_copy(self) -> LedgerCopy:
+        """The deployment's table item by item, to copy it."""
+        ...
+
+    def pacer(self) -> Pacer:
+        """The deployment's pacer, for ticks that somebody waits for."""
+        ...
+
+    def beside(self, outputs: Path) -> Access:
+        """Another deployment of the same configuration."""
         ...
 
 
@@ -57,6 +86,27 @@ class AwsAccess:
 
     def deployed_classes(self) -> frozenset[str]:
         return frozenset(self._environment().queues)
+
+    def caller_arn(self) -> str | None:
+        return caller_arn(Clients())
+
+    def mappings(self) -> Mappings:
+        return LambdaMappings(Clients(), self._environment().queues)
+
+    def history(self) -> MetricHistory:
+        return CloudWatchHistory(Clients(), self.settings().namespace)
+
+    def ledger_copy(self) -> LedgerCopy:
+        return DynamoCopy(Table(Clients(), self._environment().table))
+
+    def pacer(self) -> Pacer:
+        name = self._environment().pacer
+        if not name:
+            raise ConfigError(["PacerName: got nothing, expected it in the outputs file, or SLUICE_PACER"])
+        return LambdaPacer(Clients(), name, timeout_s=self.settings().pacer_timeout_s)
+
+    def beside(self, outputs: Path) -> Access:
+        return replace(self, outputs=outputs)
 
     def _named_config(self) -> Path | None:
         """As every TOML-configured tool: the variable, the file in this directory, the project's own."""
@@ -92,7 +142,9 @@ def read_outputs(path: Path) -> dict[str, str]:
     ]
     if faults:
         raise ConfigError(faults)
-    return {variable: stacks[0][name] for name, variable in OUTPUTS.items()}
+    pacer = stacks[0].get("PacerName")
+    found = {variable: stacks[0][name] for name, variable in OUTPUTS.items()}
+    return found | ({"SLUICE_PACER": pacer} if isinstance(pacer, str) else {})
 
 
 _FILE: Final = "the outputs file of `cdk deploy --outputs-file`"

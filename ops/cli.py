@@ -9,9 +9,13 @@ from typing import Any, Final
 import click
 
 from ops.access import AwsAccess
+from ops.commands.concurrency import concurrency
 from ops.commands.dead import dead
+from ops.commands.drill import drill
 from ops.commands.explain import explain
+from ops.commands.export import export
 from ops.commands.guard import guard
+from ops.commands.import_ import import_
 from ops.commands.pause import halt, pause
 from ops.commands.plan import plan
 from ops.commands.rate import rate
@@ -108,10 +112,14 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
 
 
 for command in (
+    concurrency,
     dead,
+    drill,
     explain,
+    export,
     guard,
     halt,
+    import_,
     pause,
     plan,
     rate,

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ops.access import Access
+from ops.wording import plain
 from shared.config_rules import did_you_mean
 from shared.core.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
@@ -25,22 +27,40 @@ def class_named(settings: Settings, name: str) -> ClassSettings:
     return found
 
 
-def caller(asked: str | None) -> str:
-    """Who acts, for the record (I10): --by, or the user of the operating system."""
+def caller(access: Access, asked: str | None) -> str:
+    """Who acts, for the record (I10): "alice (arn:aws:sts::...)", or the ARN alone.
+
+    What AWS says stands there in any case: --by adds a person's name, where several work under one role, and replaces
+    nothing. Where AWS says nothing it is the user of the operating system, and the record says so.
+    """
+    name = plain(asked.strip()) if asked is not None else ""
+    if asked is not None and not name:
+        raise InvalidInput("--by", got="nothing", expected="your name, or no --by")
+    identity = access.caller_arn() or f"{_system_user()}, no AWS identity"
+    return f"{name} ({identity})" if name else identity
+
+
+def _system_user() -> str:
     try:
-        name = asked if asked is not None else getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        name = ""
-    if not name.strip():
-        raise InvalidInput("--by", got="nothing", expected="who you are: this system has no name for its user")
-    return name.strip()
+        return "a user without a name"
 
 
 def signed(command: Command) -> Command:
     """The options of every command that changes something: it is signed, and can be rehearsed."""
+    return _with(command, required=True)
+
+
+def signed_if_changing(command: Command) -> Command:
+    """The same, for a command that also shows: `reason` is None where nobody gave one."""
+    return _with(command, required=False)
+
+
+def _with(command: Command, *, required: bool) -> Command:
     options = (
-        click.option("--reason", required=True, help="Why, for whoever comes later."),
-        click.option("--by", help="Who you are; by default the user of the operating system."),
+        click.option("--reason", required=required, help="Why, for whoever comes later."),
+        click.option("--by", help="Your name, recorded with your AWS identity."),
         click.option("--dry-run", is_flag=True, help="Say what it would do, and change nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON."),
     )

@@ -83,7 +83,9 @@ def as_figures(line: TickLine, found: Explained | None) -> dict[str, Any]:
         "paused": line.paused,
         "waiting": asdict(line.waiting),
         "budget": line.budget,
-        "planned": None if plan is None else {"live": plan.live, "recovery": plan.recovery},
+        "planned": None if plan is None else {"live": plan.live, "recovery": plan.recovery, "granted": plan.granted},
+        "granted": line.granted,
+        "arrived": line.arrived,
         "admitted": line.admitted,
         "confirmed": line.confirmed,
         "swept": line.swept,
@@ -129,10 +131,11 @@ def _rate(found: Explained) -> Iterator[str]:
             f" / {_number(seen.calls_per_job)} calls a job ({value['calls_per_job'].source})"
             f" = {_number(jobs)}{_bound(plan, RateBinding.UPSTREAM)}"
         )
+    whose = "" if value["concurrency"].source == "configured" else f" ({value['concurrency'].source})"
     jobs = (slots.value or 0) / max(seen.service_s, 0.001)
     yield (
-        f"          {_number(slots.value)} slots / {_number(seen.service_s)} s of worker time a job ({service.source})"
-        f" = {_number(jobs)}{_bound(plan, RateBinding.SLOTS)}"
+        f"          {_number(slots.value)} slots{whose} / {_number(seen.service_s)} s of worker time a job"
+        f" ({service.source}) = {_number(jobs)}{_bound(plan, RateBinding.SLOTS)}"
     )
     if seen.override_rate_per_s is not None:
         source = value["override_rate_per_s"].source
@@ -151,7 +154,7 @@ def _budget(found: Explained) -> Iterator[str]:
     yield f"budget    {counted(plan.budget, 'row')}{_why_none(found)}, the smallest of"
     yield (
         f"          earned: {rate} x {_number(plan.elapsed_s)} s {since} + {_number(carried)} rows carried"
-        f" = {plan.edge_rows:,} whole rows"
+        f" + {seen.returned:,} left of the last live allowance = {plan.edge_rows:,} whole rows"
     )
     yield f"          usable: {rate} x ({horizon} service) - {seen.in_flight:,} in flight = {plan.level_rows:,} rows"
     yield (
@@ -172,6 +175,11 @@ def _lanes(line: TickLine, plan: TickPlan) -> Iterator[str]:
         f"lanes     {plan.live:,} live of {line.waiting.live:,} that wait and {plan.recovery:,} recovery of"
         f" {line.waiting.recovery:,}: live has a share of {share} %, and what one does not use is lent"
     )
+    if plan.snapshot.expected_live:
+        yield (
+            f"kept      {plan.granted:,} rows for {plan.snapshot.expected_live:,} live ones expected before the next"
+            f" tick; {line.granted:,} were left to submitters"
+        )
     planned = plan.live + plan.recovery
     missing = ""
     if line.admitted < planned:

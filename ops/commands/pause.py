@@ -14,7 +14,6 @@ from ops.commands.choice import caller, class_named, signed
 from ops.wording import plain
 from shared.core.flags import Flag
 from shared.core.runs import Control
-from shared.ports import Ports
 from shared.usecases import operate
 
 _Stop: TypeAlias = Callable[..., Flag]
@@ -63,10 +62,11 @@ def _stop(
     access: Access, name: str, stop: _Stop, job_class: str, reason: str, by: str | None, *, dry_run: bool, as_json: bool
 ) -> None:
     settings = class_named(access.settings(), job_class)
-    who, ports = caller(by), access.ports()
+    who, ports = caller(access, by), access.ports()
     before = ports.ledger.read_control(settings.name)
-    flag = _rehearsed(ports, who, reason) if dry_run else None
-    if flag is None:
+    done = {"pause": "paused", "halt": "halted"}[name]
+    flag = operate.flag(ports, who, reason, expected=f"why the class is {done}")
+    if not dry_run:
         if not as_json:
             click.echo("Waiting until no tick can admit any more ...", err=True)
         flag = stop(ports, settings.name, by=who, why=reason)
@@ -74,7 +74,6 @@ def _stop(
         change = {"job_class": settings.name, "dry_run": dry_run, name: asdict(flag)}
         click.echo(json.dumps(change, ensure_ascii=False))
         return
-    done = {"pause": "paused", "halt": "halted"}[name]
     if dry_run:
         click.echo("Dry run, nothing was changed.")
     click.echo(f"{settings.name}: {done} by {flag.by}: {plain(flag.why)}")
@@ -82,10 +81,6 @@ def _stop(
     for line in _before(before):
         click.echo(f"  {line}")
     click.echo(f'  undo: python -m ops resume {settings.name} --reason "..."')
-
-
-def _rehearsed(ports: Ports, by: str, why: str) -> Flag:
-    return operate.flag(ports, by, why, expected="why the class is stopped")
 
 
 def _before(control: Control) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
@@ -13,8 +13,17 @@ from ops.commands.choice import class_named
 from ops.wording import counted, duration
 from shared.core import capacity
 from shared.core.capacity import CapacityPlan, Shape
-from shared.errors import InvalidInput
-from shared.usecases.planning import ClassFacts, Known, declared_facts, live_facts
+from shared.core.settings import ClassSettings
+from shared.errors import HistoryUnavailable, InvalidInput
+from shared.ports import Ports
+from shared.usecases.planning import (
+    ClassFacts,
+    Known,
+    declared_facts,
+    live_facts,
+    sample_matches,
+    undeferred_s,
+)
 
 _UNITS: Final = {"pending": "jobs", "arrivals": "jobs/s", "limit": "calls/s", "service": "s", "interval": "s"}
 _REQUIRED: Final = ("pending", "slots", "service")
@@ -23,11 +32,15 @@ _DEFAULTS: Final = {"arrivals": 0.0, "share": 1.0, "calls": 1.0, "interval": 60.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """The numbers by option, and what of the class says whether this is the right tool and what a job costs."""
+    """The numbers by option, and what of the class says whether this is the right tool and what a job costs.
+
+    `unknown` is what could not be asked, in sentences.
+    """
 
     numbers: dict[str, Known]
     shape: Shape
     job_usd: float | None
+    unknown: tuple[str, ...] = ()
 
 
 @click.command(short_help="Say whether and when a backlog drains, and what binds.")
@@ -57,8 +70,9 @@ def plan(
     """min(R, W/S) - A: what the upstream or the workers allow, less what arrives.
 
     Without CLASS every number is yours, and no deployment is asked. With CLASS the numbers that you do not give are
-    read from it: what its last ticks saw and measured. It never changes anything; a plan that never drains is an
-    answer too, with exit code 0.
+    read from it: what its last ticks saw and measured. Its oldest rows and its last day's metrics then say whether
+    this is the right tool at all. It never changes anything; a plan that never drains is an answer too, with exit
+    code 0.
 
     \b
     Examples
@@ -91,13 +105,29 @@ def _of_class(access: Access, name: str, mine: dict[str, Known], *, declared: bo
     job_class = class_named(settings, name)
     upstream = settings.upstream_of(job_class)
     live = {"pending", "arrivals", "service", "calls"} | ({"limit"} if upstream is not None else set())
-    needs_ledger = not declared and not live <= mine.keys()
-    facts = live_facts(access.ports(), job_class, upstream) if needs_ledger else declared_facts(job_class, upstream)
-    return _Question(
-        numbers=_of_facts(facts, declared=declared) | mine,
-        shape=Shape(longest_chunk_s=facts.longest_chunk_s, function_timeout_s=facts.function_timeout_s),
-        job_usd=facts.job_usd,
-    )
+    if declared or live <= mine.keys():
+        facts = declared_facts(job_class, upstream)
+        return _Question(numbers=_of_facts(facts, declared=declared) | mine, shape=_shape(facts), job_usd=facts.job_usd)
+    ports = access.ports()
+    facts = live_facts(ports, job_class, upstream)
+    shape, unknown = _of_rows(access, ports, job_class, _shape(facts))
+    numbers = _of_facts(facts, declared=False) | mine
+    return _Question(numbers=numbers, shape=shape, job_usd=facts.job_usd, unknown=unknown)
+
+
+def _shape(facts: ClassFacts) -> Shape:
+    chunk = facts.longest_chunk_s
+    return Shape(longest_chunk_s=chunk.value, chunk_source=f"p95, {chunk.source}", chunk_room_s=facts.chunk_room_s)
+
+
+def _of_rows(access: Access, ports: Ports, settings: ClassSettings, shape: Shape) -> tuple[Shape, tuple[str, ...]]:
+    """The shape with what rows and metrics say, and what they could not be asked."""
+    seen = replace(shape, sample=sample_matches(ports, settings))
+    try:
+        quiet_s = undeferred_s(access.history(), settings, now_ms=ports.clock.now_ms())
+    except HistoryUnavailable as error:
+        return seen, (f"Whether the pool ever saturates is not known: CloudWatch did not say ({error.detail}).",)
+    return replace(seen, undeferred_s=quiet_s), ()
 
 
 def _of_facts(facts: ClassFacts, *, declared: bool) -> dict[str, Known]:
@@ -116,11 +146,7 @@ def _of_facts(facts: ClassFacts, *, declared: bool) -> dict[str, Known]:
 
 def _planned(asked: _Question, matches: int | None) -> CapacityPlan:
     number = {name: known.value for name, known in asked.numbers.items()}
-    shape = asked.shape
-    if matches is not None:
-        shape = Shape(
-            ready_matches=matches, longest_chunk_s=shape.longest_chunk_s, function_timeout_s=shape.function_timeout_s
-        )
+    shape = asked.shape if matches is None else replace(asked.shape, ready_matches=matches)
     try:
         return capacity.plan(
             pending=int(number["pending"]),
@@ -157,6 +183,7 @@ def _figures(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> d
         "slots_rate_per_s": found.slots_rate_per_s,
         "sentences": list(found.sentences),
         "warnings": list(found.warnings),
+        "unknown": list(asked.unknown),
         "numbers": {name: {"value": known.value, "source": known.source} for name, known in asked.numbers.items()},
     }
 
@@ -168,6 +195,7 @@ def _lines(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> lis
     if cost_usd is not None:
         lines.append(f"  about {cost_usd:.2f} USD of table, queue and workers, without what the upstream charges")
     lines += [f"  warning: {warning}" for warning in found.warnings]
+    lines += [f"  {sentence}" for sentence in asked.unknown]
     lines.append("  from")
     for name, known in asked.numbers.items():
         value = f"{known.value:g} {_UNITS.get(name, '')}".rstrip()

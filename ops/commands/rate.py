@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import click
 
 from ops.access import Access
-from ops.commands.choice import caller, class_named
+from ops.commands.choice import caller, class_named, signed
 from ops.commands.status import override_in_words
+from ops.wording import plain
 from shared.core.overrides import RateOverride
 from shared.errors import InvalidInput
 from shared.usecases import operate
@@ -18,51 +20,67 @@ from shared.usecases import operate
 @click.command(short_help="Bound the rate of a class.", context_settings={"ignore_unknown_options": True})
 @click.argument("job_class", metavar="CLASS")
 @click.argument("per_s", metavar="[PER_S]", type=float, required=False)
-@click.option("--reason", help="Why, for whoever comes later.")
 @click.option("--for", "for_minutes", type=float, metavar="MINUTES", help="Until when; by default until --clear.")
 @click.option("--clear", is_flag=True, help="Take the bound away.")
-@click.option("--by", help="Who you are; by default the user of the operating system.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
+@signed
 @click.pass_obj
 def rate(
     access: Access,
     *,
     job_class: str,
     per_s: float | None,
-    reason: str | None,
     for_minutes: float | None,
     clear: bool,
+    reason: str,
     by: str | None,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Admit at most PER_S jobs per second of CLASS, from its next tick on. What its upstream and its slots allow still
-    holds, so that a bound above that does nothing. Pauses and resumes leave it as it is.
+    holds, so that a bound above that does nothing. Pauses and resumes leave it as it is, deployments too.
 
     \b
     Examples
       python -m ops rate replay_summary 2.5 --for 120 --reason "the provider is in maintenance until noon"
-      python -m ops rate replay_summary --clear
+      python -m ops rate replay_summary --clear --reason "the maintenance is over"
     """
     name = class_named(access.settings(), job_class).name
     if clear == (per_s is not None):
         raise InvalidInput("PER_S", got="both" if clear else "nothing", expected="a rate, or --clear instead of it")
-    ports = access.ports()
-    if per_s is None:
-        _say(name, operate.clear_rate(ports, name), cleared=True, as_json=as_json)
-        return
-    for_s = None if for_minutes is None else for_minutes * 60
-    override = operate.set_rate(ports, name, per_s, by=caller(by), why=reason or "", for_s=for_s)
-    _say(name, override, cleared=False, as_json=as_json)
-
-
-def _say(name: str, override: RateOverride | None, *, cleared: bool, as_json: bool) -> None:
+    ports, for_s = access.ports(), None if for_minutes is None else for_minutes * 60
+    word = operate.rate_word(ports, per_s, by=caller(access, by), why=reason, for_s=for_s)
+    before = ports.ledger.read_control(name).rate
+    was = before if before is not None and before.holds(word.flag.at_ms) else None
+    if not dry_run:
+        operate.set_rate(ports, name, word)
     if as_json:
-        said = None if override is None else asdict(override)
-        change = {"rate_override": None, "was": said} if cleared else {"rate_override": said}
-        click.echo(json.dumps({"job_class": name, **change}, ensure_ascii=False))
-    elif override is None:
-        click.echo(f"{name}: its rate was not bound.")
-    elif cleared:
-        click.echo(f"{name}: no bound any more; it was {override_in_words(override)}")
+        said = {"rate_override": None if per_s is None else asdict(word), "was": None if was is None else asdict(was)}
+        change = {"job_class": name, "dry_run": dry_run, **said, "changed": asdict(word.flag)}
+        click.echo(json.dumps(change, ensure_ascii=False))
+        return
+    if dry_run:
+        click.echo("Dry run, nothing was changed.")
+    click.echo("\n".join(_lines(name, word, was)))
+
+
+def _lines(name: str, word: RateOverride, was: RateOverride | None) -> Iterator[str]:
+    if word.rate_per_s is not None:
+        yield f"{name}: {override_in_words(word)}"
+        yield "  from its next tick on; what upstream and slots allow still holds"
+        if was is not None:
+            yield f"  it was {override_in_words(was)}"
+    elif was is None:
+        yield f"{name}: its rate was not bound."
+        return
     else:
-        click.echo(f"{name}: {override_in_words(override)}\n  undo: python -m ops rate {name} --clear")
+        yield f"{name}: no bound any more, by {word.flag.by}: {plain(word.flag.why)}"
+        yield f"  it was {override_in_words(was)}"
+    yield f'  undo: python -m ops rate {name} {_arguments(was, word.flag.at_ms)} --reason "..."'
+
+
+def _arguments(override: RateOverride | None, now_ms: int) -> str:
+    """What sets this bound again."""
+    if override is None:
+        return "--clear"
+    left = "" if override.until_ms is None else f" --for {(override.until_ms - now_ms) / 60_000:.1f}"
+    return f"{override.rate_per_s:g}{left}"

@@ -110,9 +110,9 @@ class _Case:
 
     def __init__(self, access: Access, job_id: str, reason: str, by: str | None) -> None:
         self.ports = access.ports()
-        self.word = operate.flag(self.ports, caller(by), reason, expected="why this is done")
         self.settings: ClassSettings = class_named(access.settings(), repair.dead_job(self.ports, job_id).job_class)
         self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
+        self.word = operate.flag(self.ports, caller(access, by), reason, expected="why this is done")
 
     def waits(self) -> list[str]:
         """When what waits now will be claimed."""

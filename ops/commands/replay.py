@@ -18,7 +18,7 @@ from ops.sim.recording import Columns, Recording, read_recording
 from ops.sim.replay import KILLS_PER_MINUTE, Options, Replay
 from ops.sim.result import Result
 from ops.sim.waste import Bill
-from shared.core.cost import PRICES, Prices
+from shared.core.prices import PRICES, Prices
 from shared.errors import InvalidInput
 
 _MOST_PER_S = 10_000.0

@@ -28,7 +28,7 @@ def resume(access: Access, *, job_class: str, reason: str, by: str | None, dry_r
       python -m ops resume replay_summary --reason "the upstream is back"
     """
     settings = class_named(access.settings(), job_class)
-    who, ports = caller(by), access.ports()
+    who, ports = caller(access, by), access.ports()
     before = ports.ledger.read_control(settings.name)
     if dry_run:
         flag = operate.flag(ports, who, reason, expected="why the class is resumed")

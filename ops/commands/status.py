@@ -12,9 +12,11 @@ import click
 from ops.access import Access
 from ops.commands.choice import class_named
 from ops.commands.explain import BUDGET_BOUNDS, RATE_BOUNDS
-from ops.wording import duration, moment, plain
+from ops.wording import dollars, duration, moment, plain
+from shared.core.cost import Spending
 from shared.core.eta import DrainState
-from shared.core.overrides import RateOverride
+from shared.core.overrides import RateOverride, SlotsOverride
+from shared.core.prices import PRICES
 from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
 
 _STATES: Final = {
@@ -58,6 +60,7 @@ def as_figures(each: ClassStatus) -> dict[str, Any]:
         "halt": None if each.halt is None else asdict(each.halt),
         "rows": None if each.rows is None else asdict(each.rows) | {"pending": each.rows.pending},
         "rate_override": None if each.rate is None else asdict(each.rate),
+        "slots_override": None if each.slots is None else asdict(each.slots),
         "recovery": None if each.stage is None else asdict(each.stage) | {"share": each.stage.share},
         "rate_per_s": None if tick is None else tick.rate_per_s,
         "rate_binding": None if tick is None else tick.rate_binding,
@@ -68,6 +71,7 @@ def as_figures(each: ClassStatus) -> dict[str, Any]:
         "ticks_missing": each.ticks_missing,
         "net_rate_per_s": each.net_rate_per_s,
         "eta_s": each.eta_s,
+        "cost": None if each.cost is None else cost_figures(each.cost),
     }
     return figures
 
@@ -92,6 +96,40 @@ def override_in_words(rate: RateOverride) -> str:
     return f"at most {rate.rate_per_s:g} jobs/s {until}, by {rate.flag.by}: {plain(rate.flag.why)}"
 
 
+def slots_in_words(word: SlotsOverride, configured: int) -> str:
+    slots, who = word.wanted(configured), f"by {word.flag.by}: {plain(word.flag.why)}"
+    if word.verified_ms is None:
+        in_force = word.in_force(configured)
+        return f"{slots} slots wanted {who}; not verified: say it again, until then ticks plan with {in_force}"
+    return f"{slots} slots since {moment(word.verified_ms)}, {who}; {word.before} before"
+
+
+def cost_figures(cost: Spending) -> dict[str, Any]:
+    """US dollars of the ticks that control remembers; the parts add up to the total, and waste is a part of it."""
+    return {
+        **asdict(cost),
+        "total_usd": cost.total_usd,
+        "per_job_usd": cost.per_job_usd,
+        "prices_as_of": PRICES.as_of,
+        "prices_region": PRICES.region,
+    }
+
+
+def cost_in_words(cost: Spending) -> str:
+    per_job = cost.per_job_usd
+    each = "no job drained" if per_job is None else f"{dollars(per_job)} USD a drained job"
+    parts = (
+        ("Lambda", cost.lambda_usd),
+        ("SQS", cost.sqs_usd),
+        ("DynamoDB", cost.dynamodb_usd),
+        ("upstream", cost.upstream_usd),
+    )
+    split = ", ".join(f"{name} {usd / cost.total_usd:.0%}" for name, usd in parts if usd)
+    waste = cost.waste_usd / cost.total_usd if cost.total_usd else 0.0
+    spent = f"{dollars(cost.total_usd)} USD over the last ticks"
+    return f"{each}; {spent}" + (f" ({split}), {waste:.1%} of it wasted" if split else "")
+
+
 def details(each: ClassStatus) -> Iterable[tuple[str, str]]:
     rows, tick = each.rows, each.last_tick
     if rows is not None:
@@ -106,13 +144,18 @@ def details(each: ClassStatus) -> Iterable[tuple[str, str]]:
         yield "rows", "unknown until the first tick; --exact counts them now"
     if each.rate is not None:
         yield "override", override_in_words(each.rate)
+    if each.slots is not None:
+        yield "override", slots_in_words(each.slots, each.configured_slots)
     if each.stage is not None:
         yield "recovery", f"staged since {each.stage.cause}: {each.stage.share:.0%} of the calculated rate"
     if tick is not None:
         bound = RATE_BOUNDS.get(tick.rate_binding)
         yield "rate", f"{tick.rate_per_s:.2f} jobs/s" + (f", bound by {bound}" if bound else "")
         bound = BUDGET_BOUNDS.get(tick.binding, tick.binding)
-        admitted = f"{tick.admitted:,} of {tick.budget:,} admitted, bound by {bound}"
+        kept = f", {tick.granted:,} left to submitters" if tick.granted else ""
+        admitted = f"{tick.admitted:,} of {tick.budget:,} admitted{kept}, bound by {bound}"
         yield "last tick", f"{duration(each.tick_age_s or 0)} ago: {admitted}"
+    if each.cost is not None:
+        yield "cost", cost_in_words(each.cost)
     if each.ticks_missing:
         yield "warning", "ticks are missing: look at the schedule and the pacer's log"

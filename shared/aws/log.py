@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aws_lambda_powertools import Logger
 
+from shared.core.log_fields import check_fields
+
 
 class JsonLog:
     """`event` is the stable name to search for. Callers pass counts, classes and reason codes only (I12).
@@ -18,6 +20,7 @@ class JsonLog:
         self._made: Logger | None = None
 
     def event(self, name: str, **fields: int | float | str | bool | None) -> None:
+        check_fields(fields)
         self._logger.info(name, extra={"event": name, **fields})
 
     @property

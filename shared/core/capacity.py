@@ -32,17 +32,28 @@ class Bound(StrEnum):
 
 
 @frozen
+class MatchSample:
+    """Waiting rows that were looked at, the matches that they are of, and how many of them the largest match holds."""
+
+    rows: int
+    matches: int
+    largest: int
+
+
+@frozen
 class Shape:
     """What tells whether a paced drain is the right tool; each is judged only where it is given.
 
-    `ready_matches` run in parallel at most, `largest_match` jobs wait in one match. `longest_chunk_s` against
-    `function_timeout_s`. `undeferred_s` is how long no row has had to wait for a later tick.
+    `ready_matches` run in parallel at most. `longest_chunk_s` against `chunk_room_s`, what the function's timeout
+    leaves; `chunk_source` says where the first is from. `undeferred_s` is how long no row has had to wait for a later
+    tick.
     """
 
     ready_matches: int | None = None
-    largest_match: int | None = None
+    sample: MatchSample | None = None
     longest_chunk_s: float | None = None
-    function_timeout_s: float | None = None
+    chunk_source: str = "given"
+    chunk_room_s: float | None = None
     undeferred_s: float | None = None
 
 
@@ -123,7 +134,7 @@ def plan(
         upstream_rate_per_s=None if rates.upstream is None else _float(rates.upstream),
         slots_rate_per_s=_float(rates.slots),
         sentences=(_verdict(pending, rates, drain), *_levers(rates)),
-        warnings=tuple(_warnings(shape, slots, pending)),
+        warnings=tuple(_warnings(shape, slots, service_s)),
     )
 
 
@@ -193,20 +204,28 @@ def _levers(rates: _Rates) -> Iterator[str]:
         yield f"Or fewer than {_figure(rates.capacity)} jobs/s may arrive."
 
 
-def _warnings(shape: Shape, slots: int, pending: int) -> Iterator[str]:
-    chunk_s, timeout_s = shape.longest_chunk_s, shape.function_timeout_s
-    if chunk_s is not None and timeout_s is not None and chunk_s >= timeout_s:
+def _warnings(shape: Shape, slots: int, service_s: float) -> Iterator[str]:
+    """Why this may be the wrong tool: a sentence each, with the number and what to do instead."""
+    chunk_s, room_s, sample = shape.longest_chunk_s, shape.chunk_room_s, shape.sample
+    if chunk_s is not None and room_s is not None and chunk_s >= room_s:
         yield (
-            f"The wrong tool for this job: a chunk takes {chunk_s:g} s and the function has {timeout_s:g} s. Cut it "
-            "into smaller chunks, or run it where nothing times out."
+            f"The wrong tool for a job that cannot be cut: a chunk takes {chunk_s:g} s ({shape.chunk_source}) and the"
+            f" function's timeout leaves it {room_s:g} s. Make the chunks smaller, or run the job where nothing times"
+            " out."
         )
-    if shape.largest_match is not None and pending > 1 and shape.largest_match * 2 > pending and slots > 1:
+    if sample is not None and sample.largest > 1 and sample.largest * 2 > sample.rows and sample.matches < slots:
         yield (
-            f"One match holds {shape.largest_match} of {pending} jobs and runs them one after another: pacing the "
-            "others does not help it, a finer ordering key would."
+            f"The wrong tool for one match that holds everything: {sample.largest} of the {sample.rows} waiting rows"
+            f" that were looked at (the oldest of each list) are of one match, which runs them one after another, for"
+            f" {sample.largest * service_s:g} s at least; {sample.matches} of {slots} slots have something to do. A"
+            " finer match id helps, more slots or a higher limit do not."
         )
     if shape.undeferred_s is not None and shape.undeferred_s >= DAY_S:
-        yield "No row has waited for a later tick for a day: the pool never saturates, and a plain queue would do."
+        hours = shape.undeferred_s / 3600
+        yield (
+            f"The wrong tool for a pool that never saturates: in {hours:g} hours no row has had to wait for a later"
+            " tick. A plain queue with this worker would do, without pacer and ledger."
+        )
 
 
 def _figure(value: Fraction) -> str:

@@ -57,32 +57,28 @@ def switch_webhook(ports: Ports, job_classes: Sequence[str], *, closed: bool, by
     return said
 
 
-def set_rate(
-    ports: Ports, job_class: str, rate_per_s: float, *, by: str, why: str, for_s: float | None = None
-) -> RateOverride:
-    """Bound the class's rate in jobs per second, from its next tick on and for `for_s` or until it is cleared.
+def rate_word(ports: Ports, rate_per_s: float | None, *, by: str, why: str, for_s: float | None = None) -> RateOverride:
+    """A bound of a class's rate in jobs per second, for `for_s` or until it is cleared; None clears it.
 
-    A bound and not a command: what upstream and slots allow still holds. InvalidInput for a rate of 0 (that is a
-    pause), below it or not finite, and for a time that is none.
+    A bound and not a command: what upstream and slots allow still holds. Nothing is written yet. InvalidInput for a
+    rate of 0 (that is a pause), below it or not finite, and for a time that is none.
     """
     said = flag(ports, by, why, expected="why the rate is set")
-    if not isfinite(rate_per_s) or rate_per_s <= 0:
+    if rate_per_s is not None and (not isfinite(rate_per_s) or rate_per_s <= 0):
         raise InvalidInput("rate", got=f"{rate_per_s:g}", expected="jobs per second above 0; `pause` stops a class")
     if for_s is not None and (not isfinite(for_s) or for_s <= 0):
         raise InvalidInput("--for", got=f"{for_s / 60:g}", expected="minutes above 0")
     until_ms = None if for_s is None else said.at_ms + round(for_s * 1000)
-    override = RateOverride(rate_per_s=rate_per_s, flag=said, until_ms=until_ms)
-    ports.ledger.set_rate(job_class, override)
-    ports.log.event("rate_set", job_class=job_class, rate_per_s=rate_per_s)
-    return override
+    return RateOverride(rate_per_s=rate_per_s, flag=said, until_ms=until_ms)
 
 
-def clear_rate(ports: Ports, job_class: str) -> RateOverride | None:
-    """Take the bound away, and say which one it was."""
-    before = ports.ledger.read_control(job_class).rate
-    ports.ledger.set_rate(job_class, None)
-    ports.log.event("rate_cleared", job_class=job_class)
-    return before
+def set_rate(ports: Ports, job_class: str, word: RateOverride) -> None:
+    """From the class's next tick on. Who clears a bound signs for it too, and that stays."""
+    ports.ledger.set_rate(job_class, word)
+    if word.rate_per_s is None:
+        ports.log.event("rate_cleared", job_class=job_class)
+    else:
+        ports.log.event("rate_set", job_class=job_class, rate_per_s=word.rate_per_s)
 
 
 def flag(ports: Ports, by: str, why: str, *, expected: str) -> Flag:

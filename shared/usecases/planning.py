@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from shared.core import stats
-from shared.core.cost import job_spending
+from typing import Final
+
+from shared.core import selection, stats, work_index
+from shared.core.capacity import MatchSample
 from shared.core.measures import Measure, Measures
+from shared.core.model import Nominee
+from shared.core.overrides import slots_in_force, slots_source
 from shared.core.rate import rate_in_force
 from shared.core.runs import Control
 from shared.core.settings import ClassSettings, UpstreamSettings
+from shared.core.usage import job_usage
 from shared.core.values import frozen
+from shared.operator_ports import MetricHistory
 from shared.ports import Ports
+from shared.usecases.counting import waiting_partitions
+
+SAMPLE_ROWS: Final = 100
+"""Rows that are looked at of each list: one page."""
+
+DAY_MS: Final = 86_400_000
+ENOUGH_HOURS: Final = 20
+"""Hours of a day that must have a value before the day is judged."""
 
 
 @frozen
@@ -24,6 +38,7 @@ class Known:
 class ClassFacts:
     """`pending` and `arrivals_per_s` None: no tick has said yet. `limit_per_s` None: no upstream.
 
+    `longest_chunk_s` is the 95th percentile where it is measured, `chunk_room_s` what the function's timeout leaves it.
     `job_usd` is what a job takes of the table, the queue and the workers, without what the upstream charges.
     """
 
@@ -35,8 +50,8 @@ class ClassFacts:
     slots: Known
     share: Known
     interval_s: Known
-    longest_chunk_s: float
-    function_timeout_s: float
+    longest_chunk_s: Known
+    chunk_room_s: float
     job_usd: float
 
 
@@ -77,12 +92,12 @@ def _facts(
         limit_per_s=limit,
         calls_per_job=_measured(measures, "calls_per_job", settings.declared_calls_per_job),
         service_s=service,
-        slots=Known(value=settings.slots, source="configured"),
+        slots=Known(value=slots_in_force(control.slots, configured=settings.slots), source=slots_source(control.slots)),
         share=Known(value=settings.upstream_share, source="configured"),
         interval_s=Known(value=settings.tick_interval_s, source="configured"),
-        longest_chunk_s=_measured(measures, "long_chunk_s", settings.declared_chunk_s).value,
-        function_timeout_s=settings.function_timeout_s,
-        job_usd=job_spending(
+        longest_chunk_s=_measured(measures, "long_chunk_s", settings.declared_chunk_s),
+        chunk_room_s=settings.function_timeout_s - settings.chunk_margin_s,
+        job_usd=job_usage(
             service_s=service.value,
             memory_mb=settings.memory_mb,
             chunks=measures.chunks_per_job.value if measures is not None and measures.chunks_per_job is not None else 1,
@@ -110,3 +125,44 @@ def _arrivals(ports: Ports, control: Control) -> Known | None:
     grown_per_s = (last.pending - first.pending) * 1000 / (last.at_ms - first.at_ms)
     ended_per_s = ended * 1000 / (len(windows_ms) * stats.WINDOW_MS)
     return Known(value=max(0.0, grown_per_s + ended_per_s), source=f"observed over {len(windows_ms)} minutes")
+
+
+# -- whether this is the right tool
+
+
+def sample_matches(ports: Ports, settings: ClassSettings) -> MatchSample:
+    """How the rows that are due lie over their matches: one page of each list, the oldest, whatever the ledger holds.
+
+    Ordered classes keep what is behind a match's head in lists of its own; they are looked at too.
+    """
+    partitions = [
+        partition
+        for priority in range(settings.priorities)
+        for retried in (False, True)
+        for partition in waiting_partitions(settings, retried=retried, priority=priority)
+    ]
+    if settings.ordered:
+        shards = range(work_index.SHARDS)
+        partitions += [work_index.behind_partition(settings.name, shard=shard) for shard in shards]
+
+    due = work_index.at(ports.clock.now_ms() + 1)
+
+    def first(partition: str) -> tuple[Nominee, ...]:
+        return ports.ledger.page(partition, low=work_index.at(0), high=due, limit=SAMPLE_ROWS).nominees
+
+    by_match = selection.per_match(row for page in ports.parallel.map(first, partitions) for row in page)
+    return MatchSample(rows=sum(by_match.values()), matches=len(by_match), largest=max(by_match.values(), default=0))
+
+
+def undeferred_s(history: MetricHistory, settings: ClassSettings, *, now_ms: int) -> float | None:
+    """For how long no row has had to wait for a later tick: a day, 0, or None where that is not known or says nothing.
+
+    A day in which nothing was admitted says nothing. Raises `HistoryUnavailable`.
+    """
+    deferred = history.maxima(settings.name, "DeferredRows", since_ms=now_ms - DAY_MS, until_ms=now_ms)
+    if any(deferred):
+        return 0.0
+    if len(deferred) < ENOUGH_HOURS:
+        return None
+    admitted = history.maxima(settings.name, "AdmittedRows", since_ms=now_ms - DAY_MS, until_ms=now_ms)
+    return DAY_MS / 1000 if any(admitted) else None

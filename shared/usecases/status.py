@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from shared.core.cost import Spending, summed, unpacked
 from shared.core.eta import DrainState, Eta, drain_eta
 from shared.core.flags import Flag
 from shared.core.model import LaneCounts
-from shared.core.overrides import RateOverride
+from shared.core.overrides import RateOverride, SlotsOverride
 from shared.core.recovery import Stage
 from shared.core.runs import Control, TickLine
 from shared.core.settings import ClassSettings
@@ -45,7 +46,8 @@ class ClassStatus:
     """`state` is a DrainState, `halted`, or `not_ticked`. `rows` is None where no tick and no count has said anything.
 
     `eta_s` counts from now, and is there only if the class drains or is empty (I11). `rate` is the operator's bound in
-    force, `stage` where a staged recovery stands.
+    force, `slots` the operator's word about the workers, `stage` where a staged recovery stands. `cost` is that of the
+    ticks that control remembers, None if none of them said any.
     """
 
     job_class: str
@@ -59,7 +61,10 @@ class ClassStatus:
     net_rate_per_s: float | None
     eta_s: float | None
     rate: RateOverride | None
+    slots: SlotsOverride | None
+    configured_slots: int
     stage: Stage | None
+    cost: Spending | None
 
 
 @frozen
@@ -100,8 +105,16 @@ def _status(ports: Ports, settings: ClassSettings, control: Control, now_ms: int
         net_rate_per_s=None if eta is None else eta.rate_per_s,
         eta_s=None if eta is None else _from_now(eta, rows, now_ms),
         rate=control.rate if control.rate is not None and control.rate.holds(now_ms) else None,
+        configured_slots=settings.slots,
+        slots=None if control.slots is None or control.slots.settled else control.slots,
         stage=control.stage if control.admits else None,
+        cost=_cost(control),
     )
+
+
+def _cost(control: Control) -> Spending | None:
+    found = [cost for line in control.history if (cost := unpacked(line.cost)) is not None]
+    return summed(found) if found else None
 
 
 def _longest_silence_s(settings: ClassSettings) -> float:

@@ -11,7 +11,7 @@ import pytest
 from ops.sim.sluice_world import SimSluice
 from shared.core.model import NewJob, State
 from shared.core.settings import RetrySettings
-from tests.cli.world import CLASS, World, settings
+from tests.cli.world import ADA, CLASS, World, settings
 
 CANARY = "canary-patient"
 POISON = f'["{CANARY}"]'
@@ -106,8 +106,8 @@ def test_a_retry_starts_with_fresh_bounds_and_is_signed() -> None:
     row = world.rows["j0"]
     assert (row.state, row.attempts) == (State.WAITING, 0)
     assert row.changed is not None
-    assert (row.changed.by, row.changed.why) == ("ada", "the bug is fixed")
-    assert "j0: dead -> waiting, by ada: the bug is fixed" in result.stdout
+    assert (row.changed.by, row.changed.why) == (ADA, "the bug is fixed")
+    assert f"j0: dead -> waiting, by {ADA}: the bug is fixed" in result.stdout
     assert "undo: " in result.stdout
 
 
@@ -190,4 +190,4 @@ def test_while_paused_a_retried_job_waits_and_the_command_says_so() -> None:
     world = held()
     world.run("pause", CLASS, "--reason", "odd answers", "--by", "ada")
 
-    assert "the class is paused by ada: odd answers" in world.run("retry", "j0", "--reason", "x").stdout
+    assert f"the class is paused by {ADA}: odd answers" in world.run("retry", "j0", "--reason", "x").stdout

@@ -11,7 +11,7 @@ import pytest
 from shared.core.model import LaneCounts
 from shared.core.pacing import Snapshot, plan_tick
 from shared.core.runs import Carry, TickClose
-from tests.cli.world import CLASS, World, worked
+from tests.cli.world import ADA, CLASS, World, worked
 
 
 def explained(world: World, *options: object) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_a_paused_tick_says_who_paused_and_that_time_earns_nothing() -> None:
 
     assert "admitted 0 of " in said
     assert "It was bound by the pause" in said
-    assert "paused by ada at 2026-11-30 12:0" in said
+    assert f"paused by {ADA} at 2026-11-30 12:0" in said
     assert recomputed(explained(world)) == 0
 
 

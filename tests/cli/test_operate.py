@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 
 import pytest
 
 from shared.core.model import NewJob
-from tests.cli.world import CLASS, World
+from tests.cli.world import ADA, BOB, CLASS, NOBODY, World
 
 
 def submitted(world: World, count: int, job_class: str = CLASS) -> None:
@@ -24,8 +23,8 @@ def test_a_pause_admits_nothing_more_and_names_the_caller() -> None:
     assert result.exit_code == 0
     flag = world.sluice.ledger.read_control(CLASS).pause
     assert flag is not None
-    assert (flag.by, flag.why) == (getpass.getuser(), "the upstream answers nonsense")
-    assert result.stdout.startswith(f"replays: paused by {getpass.getuser()}: the upstream answers nonsense\n")
+    assert (flag.by, flag.why) == (NOBODY, "the upstream answers nonsense")
+    assert result.stdout.startswith(f"replays: paused by {NOBODY}: the upstream answers nonsense\n")
     assert world.sluice.ledger.open_rows == 5
 
 
@@ -35,11 +34,11 @@ def test_a_resume_lets_the_next_tick_admit_and_says_what_it_ended() -> None:
     world.run("pause", CLASS, "--reason", "why", "--by", "ada")
     result = world.run("resume", CLASS, "--reason", "it answers again", "--by", "bob")
 
-    assert result.stdout.startswith("replays: resumed by bob: it answers again\n  it was paused by ada: why\n")
+    assert result.stdout.startswith(f"replays: resumed by {BOB}: it answers again\n  it was paused by {ADA}: why\n")
     assert 'undo: python -m ops pause replays --reason "..."' in result.stdout
     resumed = world.sluice.ledger.read_control(CLASS).resumed
     assert resumed is not None
-    assert (resumed.by, resumed.why) == ("bob", "it answers again")
+    assert (resumed.by, resumed.why) == (BOB, "it answers again")
     assert world.run("resume", CLASS, "--reason", "x").stdout == "replays: was not paused.\n"
     assert world.sluice.drain(max_ms=600_000)
 
@@ -49,7 +48,7 @@ def test_both_speak_json() -> None:
     paused = json.loads(world.run("pause", CLASS, "--reason", "why", "--by", "ada", "--json").stdout)
     resumed = json.loads(world.run("resume", CLASS, "--reason", "x", "--json").stdout)
 
-    assert (paused["pause"]["by"], paused["pause"]["why"]) == ("ada", "why")
+    assert (paused["pause"]["by"], paused["pause"]["why"]) == (ADA, "why")
     assert (resumed["pause"], resumed["was"]) == (None, paused["pause"])
 
 
@@ -62,7 +61,7 @@ def test_both_speak_json() -> None:
         (("halt", "replayz", "--reason", "x"), "expected one of replays; did you mean replays?\n"),
         (("halt", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is halted\n"),
         (("pause", CLASS, "--reason", " "), "error: reason: got an empty string, expected why the class is paused\n"),
-        (("pause", CLASS, "--reason", "x", "--by", ""), "error: --by: got nothing, expected who you are"),
+        (("pause", CLASS, "--reason", "x", "--by", ""), "error: --by: got nothing, expected your name, or no --by"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
@@ -82,12 +81,12 @@ def test_a_halt_also_makes_workers_give_their_jobs_back_and_a_resume_ends_it() -
     result = world.run("halt", CLASS, "--reason", "empty summaries", "--by", "ada")
     world.sluice.run(120_000)
 
-    assert "replays: halted by ada: empty summaries" in result.stdout
+    assert f"replays: halted by {ADA}: empty summaries" in result.stdout
     row = world.rows["long"]
     assert (row.state, row.attempts, row.last_error) == ("waiting", 0, "halted")
     assert row.cursor, "what was done is kept"
     said = world.run("resume", CLASS, "--reason", "mended").stdout
-    assert "it was halted by ada: empty summaries" in said
+    assert f"it was halted by {ADA}: empty summaries" in said
     assert "python -m ops halt replays" in said, "what undoes it is what was ended"
     assert world.sluice.drain(max_ms=900_000)
 

@@ -12,7 +12,8 @@ from ops.cli import main
 from ops.sim.sluice_world import SimSluice
 from shared.core.model import NewJob
 from shared.core.settings import ClassSettings, Settings, UpstreamSettings
-from tests.cli.world import CLASS, World, worked
+from tests.cli.memory import GivenHistory
+from tests.cli.world import CLASS, World, settings, worked
 
 NUMBERS = ("--pending", 2400, "--limit", 40, "--slots", 50, "--service", 1)
 KEYS = {"drains", "net_rate_per_s", "drain_s", "binding", "ticks", "cost_usd"}
@@ -129,3 +130,96 @@ def test_before_the_first_tick_nothing_is_known_to_wait() -> None:
 
 def test_ready_matches_bind_where_there_are_fewer_than_slots() -> None:
     assert planned(World(), *NUMBERS, "--matches", 3)["binding"] == "matches"
+
+
+# -- whether this is the right tool
+
+
+def warnings(world: World, *arguments: object) -> list[str]:
+    found: list[str] = planned(world, CLASS, *arguments)["warnings"]
+    return found
+
+
+def test_a_chunk_that_the_timeout_has_no_room_for_is_said_with_both_numbers() -> None:
+    declared = World(sluice=SimSluice(settings(declared_chunk_s=115.0, declared_service_s=115.0), seed=1))
+    assert warnings(declared) == [
+        "The wrong tool for a job that cannot be cut: a chunk takes 115 s (p95, declared) and the function's timeout"
+        " leaves it 110 s. Make the chunks smaller, or run the job where nothing times out."
+    ]
+
+    measured = World(sluice=SimSluice(settings(function_timeout_s=30, chunk_margin_s=20.0), seed=1))
+    payload = '{"chunk_ms": 14000}'
+    new = [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload) for n in range(400)]
+    measured.sluice.submit(new)
+    measured.sluice.run(20 * 60_000)
+    (warning,) = warnings(measured)
+    assert "(p95, measured from " in warning
+    assert "leaves it 10 s" in warning
+
+
+def in_one_match(rows: int, *, others: int, **changes: Any) -> World:
+    """A backlog that waits: the class is paused."""
+    world = World(sluice=SimSluice(settings(declared_service_s=2.0, **changes), seed=1))
+    world.sluice.pause(CLASS)
+    big = [NewJob(job_id=f"j{n}", job_class=CLASS, match_id="all", payload="{}") for n in range(rows)]
+    small = [NewJob(job_id=f"o{n}", job_class=CLASS, match_id=f"o{n}", payload="{}") for n in range(others)]
+    world.sluice.submit([*big, *small])
+    return world
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_match_that_holds_most_is_said_and_how_many_rows_were_looked_at(ordered: bool) -> None:
+    """In an ordered class all but the head of it are in another list."""
+    (warning,) = warnings(in_one_match(60, others=5, ordered=ordered))
+
+    assert warning.startswith(
+        "The wrong tool for one match that holds everything: 60 of the 65 waiting rows that were looked at (the oldest"
+        " of each list) are of one match, which runs them one after another, for 120 s at least; 6 of 20 slots have"
+        " something to do."
+    )
+    assert "all" not in warning.split(), "a match's id is nobody's business here"
+
+
+def test_a_large_match_among_enough_others_is_none_to_speak_of() -> None:
+    assert warnings(in_one_match(60, others=30)) == []
+
+
+def test_a_pool_that_deferred_nothing_for_a_day_is_said() -> None:
+    world = World(past=GivenHistory({"DeferredRows": 0.0, "AdmittedRows": 12.0}))
+
+    assert warnings(world) == [
+        "The wrong tool for a pool that never saturates: in 24 hours no row has had to wait for a later tick. A plain"
+        " queue with this worker would do, without pacer and ledger."
+    ]
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        GivenHistory({"DeferredRows": 3.0, "AdmittedRows": 12.0}),
+        GivenHistory({"DeferredRows": 0.0, "AdmittedRows": 0.0}),  # idle: that says nothing
+        GivenHistory({"DeferredRows": 0.0, "AdmittedRows": 12.0}, hours=19),  # not a day yet
+        GivenHistory({}),
+    ],
+)
+def test_otherwise_nothing_is_said_of_the_pool(past: GivenHistory) -> None:
+    found = planned(World(past=past), CLASS)
+
+    assert (found["warnings"], found["unknown"]) == ([], [])
+
+
+def test_what_cloudwatch_does_not_say_is_said_and_the_plan_stands() -> None:
+    world = World(past=GivenHistory(None))
+    found = planned(world, CLASS)
+
+    assert found["unknown"] == ["Whether the pool ever saturates is not known: CloudWatch did not say (AccessDenied)."]
+    assert found["drains"]
+    assert "Whether the pool ever saturates is not known" in world.run("plan", CLASS).stdout
+
+
+def test_the_metrics_that_are_asked_for_are_those_that_ticks_emit() -> None:
+    world = worked(50, minutes=3)
+    history = world.history()
+
+    for name in ("DeferredRows", "AdmittedRows"):
+        assert history.maxima(CLASS, name, since_ms=0, until_ms=world.sluice.world.now_ms), name

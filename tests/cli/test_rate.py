@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 
 import pytest
 
-from tests.cli.world import CLASS, World
+from tests.cli.world import ADA, CLASS, NOBODY, World
 
 
 def test_a_bound_is_signed_stored_and_shown() -> None:
@@ -17,7 +16,7 @@ def test_a_bound_is_signed_stored_and_shown() -> None:
 
     assert result.exit_code == 0
     assert control.rate is not None
-    assert (control.rate.rate_per_s, control.rate.flag.by) == (2.5, getpass.getuser())
+    assert (control.rate.rate_per_s, control.rate.flag.by) == (2.5, NOBODY)
     assert control.rate.until_ms == control.rate.flag.at_ms + 120 * 60_000
     assert result.stdout.startswith("replays: at most 2.5 jobs/s until 2026-11-30 14:00:00 UTC, by ")
     assert "undo: python -m ops rate replays --clear" in result.stdout
@@ -41,19 +40,42 @@ def test_it_is_not_shown_any_more_once_it_has_expired() -> None:
 def test_clear_takes_it_away_and_says_what_it_was() -> None:
     world = World()
     world.run("rate", CLASS, "2.5", "--reason", "why", "--by", "ada")
-    result = world.run("rate", CLASS, "--clear")
+    result = world.run("rate", CLASS, "--clear", "--reason", "it is over", "--by", "ada")
 
-    assert result.stdout == ("replays: no bound any more; it was at most 2.5 jobs/s until it is cleared, by ada: why\n")
-    assert world.sluice.ledger.read_control(CLASS).rate is None
-    assert world.run("rate", CLASS, "--clear").stdout == "replays: its rate was not bound.\n"
+    assert result.stdout == (
+        f"replays: no bound any more, by {ADA}: it is over\n"
+        f"  it was at most 2.5 jobs/s until it is cleared, by {ADA}: why\n"
+        '  undo: python -m ops rate replays 2.5 --reason "..."\n'
+    )
+    assert "override" not in world.run("status", CLASS).stdout
+    assert world.run("rate", CLASS, "--clear", "--reason", "x").stdout == "replays: its rate was not bound.\n"
+
+
+def test_who_cleared_a_bound_and_why_stays_on_control() -> None:
+    world = World()
+    world.run("rate", CLASS, "2.5", "--reason", "why")
+    world.run("rate", CLASS, "--clear", "--reason", "it is over", "--by", "ada")
+    word = world.sluice.ledger.read_control(CLASS).rate
+
+    assert word is not None
+    assert (word.rate_per_s, word.flag.by, word.flag.why) == (None, ADA, "it is over")
+
+
+def test_the_undo_of_a_bound_that_expires_expires_too() -> None:
+    world = World()
+    world.run("rate", CLASS, "2.5", "--for", "120", "--reason", "why")
+    world.sluice.world.now_ms += 30 * 60_000
+    said = world.run("rate", CLASS, "1", "--reason", "less").stdout
+
+    assert "undo: python -m ops rate replays 2.5 --for 90.0 --reason" in said
 
 
 def test_both_speak_json() -> None:
     world = World()
     made = json.loads(world.run("rate", CLASS, "2.5", "--reason", "why", "--by", "ada", "--json").stdout)
-    cleared = json.loads(world.run("rate", CLASS, "--clear", "--json").stdout)
+    cleared = json.loads(world.run("rate", CLASS, "--clear", "--reason", "x", "--json").stdout)
 
-    assert (made["rate_override"]["rate_per_s"], made["rate_override"]["flag"]["by"]) == (2.5, "ada")
+    assert (made["rate_override"]["rate_per_s"], made["rate_override"]["flag"]["by"]) == (2.5, ADA)
     assert (cleared["rate_override"], cleared["was"]) == (None, made["rate_override"])
 
 
@@ -66,9 +88,10 @@ def test_both_speak_json() -> None:
         ((CLASS, "--reason", "x", "--", "-1"), "error: rate: got -1, expected jobs per second above 0"),
         ((CLASS, "-1", "--reason", "x"), "error: rate: got -1, expected jobs per second above 0"),
         ((CLASS, "2", "--reason", "x", "--for", "0"), "error: --for: got 0, expected minutes above 0"),
-        ((CLASS, "2"), "error: reason: got an empty string, expected why the rate is set"),
-        ((CLASS,), "error: PER_S: got nothing, expected a rate, or --clear instead of it"),
-        ((CLASS, "2", "--clear"), "error: PER_S: got both, expected a rate, or --clear instead of it"),
+        ((CLASS, "2"), "Missing option '--reason'"),
+        ((CLASS, "2", "--reason", " "), "error: reason: got an empty string, expected why the rate is set"),
+        ((CLASS, "--reason", "x"), "error: PER_S: got nothing, expected a rate, or --clear instead of it"),
+        ((CLASS, "2", "--clear", "--reason", "x"), "error: PER_S: got both, expected a rate, or --clear instead of it"),
         (("replayz", "2", "--reason", "x"), "did you mean replays?"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ops.wording import duration
-from tests.cli.world import CLASS, World, worked
+from tests.cli.world import ADA, CLASS, World, worked
 
 NOTHING_READ = {"read_control": 1}
 
@@ -71,7 +71,7 @@ def test_a_pause_is_seen_at_once_with_who_and_why() -> None:
     assert world.run("pause", CLASS, "--reason", "odd answers", "--by", "ada").exit_code == 0
 
     assert figures(world)["state"] == "paused"
-    assert "replays: paused by ada at 2026-11-30 12:0" in world.run("status").stdout
+    assert f"replays: paused by {ADA} at 2026-11-30 12:0" in world.run("status").stdout
     assert "odd answers" in world.run("status").stdout
     assert figures(world)["eta_s"] is None
 
@@ -103,3 +103,20 @@ def test_an_unknown_class_is_one_sentence() -> None:
 )
 def test_a_duration_has_two_units_at_most(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_it_says_what_a_drained_job_costs_and_what_of_it_was_wasted() -> None:
+    world = worked(2_000, minutes=8)
+    cost = figures(world)["cost"]
+
+    parts = [cost[f"{name}_usd"] for name in ("lambda", "sqs", "dynamodb", "upstream")]
+    assert cost["total_usd"] == pytest.approx(sum(parts))
+    assert cost["jobs"] > 0
+    assert cost["per_job_usd"] == pytest.approx(cost["total_usd"] / cost["jobs"])
+    assert 0 <= cost["waste_usd"] <= cost["total_usd"]
+    assert cost["prices_as_of"] >= "2026-11"
+    said = world.run("status", CLASS).stdout
+    assert re.search(
+        r"cost      0\.0000[0-9]+ USD a drained job; 0\.[0-9]+ USD over the last ticks \(Lambda [0-9]+%, SQS", said
+    )
+    assert figures(worked(3, minutes=0))["cost"] is None

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ops.commands.watch import drawn
 from shared.usecases.status import watched
-from tests.cli.world import CLASS, World, worked
+from tests.cli.world import ADA, CLASS, World, worked
 
 
 def test_elsewhere_than_on_a_terminal_it_is_one_line_a_look() -> None:
@@ -58,7 +58,7 @@ def test_a_terminal_shows_the_eta_first_then_rows_and_the_ticks() -> None:
 def test_a_pause_and_missing_ticks_are_seen() -> None:
     world = worked(2_000, minutes=3)
     world.run("pause", CLASS, "--reason", "odd answers", "--by", "ada")
-    assert "paused by ada" in world.run("watch", CLASS, "--times", 1).stdout
+    assert f"paused by {ADA}" in world.run("watch", CLASS, "--times", 1).stdout
     world.sluice.world.now_ms += 600_000
     assert "ticks are missing" in world.run("watch", CLASS, "--times", 1).stdout
 

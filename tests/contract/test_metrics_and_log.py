@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from ops.sim.ports import SimLog
 from shared.aws.log import JsonLog
 from shared.aws.metrics import EmfMetrics, unit_of
 from shared.aws.runtime import ThreadParallel
 from shared.core.lifecycle import commit
+from shared.core.log_fields import RESERVED
 from shared.core.model import Lane, Output
 from shared.errors import InvalidInput
+from shared.ports import Log
 from tests.contract.jobs import a_job, claim_of, won
 from tests.contract.test_queue import outgoing, record
 from tests.contract.worlds import CLASS, AwsWorld
@@ -95,6 +98,27 @@ def test_a_log_line_is_json_with_a_stable_event(capsys: pytest.CaptureFixture[st
     assert line["event"] == line["message"] == "tick_closed"
     assert (line["job_class"], line["budget"], line["paused"]) == (CLASS, 7, False)
     assert line["level"] == "INFO"
+
+
+@pytest.mark.parametrize("log", [JsonLog(), SimLog(lambda: 0)], ids=["production", "simulation"])
+@pytest.mark.parametrize("field", sorted(RESERVED - {"name"}))
+def test_a_field_that_every_line_has_is_refused_by_name(
+    log: Log, field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match=f"every line has already: {field}"):
+        log.event("tick_closed", **{field: 1})
+    assert capsys.readouterr().out == ""
+
+
+def test_all_that_python_and_powertools_put_into_a_line_is_reserved(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonLog().event("tick_closed")
+    try:
+        raise KeyError("x")
+    except KeyError:
+        JsonLog()._logger.exception("fault")
+    of_lines = {key for line in documents(capsys) for key in line}
+
+    assert set(vars(logging.makeLogRecord({}))) | {"message", "asctime"} | of_lines <= RESERVED
 
 
 def test_nothing_that_a_job_holds_is_printed_at_debug(
