@@ -27,10 +27,11 @@ demo: setup  ## Drain a backlog of replays on the embedded emulator
 test: setup  ## Run the tests that need no emulator
 	$(BIN)/pytest
 
-check: setup  ## Run what CI runs: lint, format, types, tests
+check: setup  ## Run what CI runs: lint, format, types, advisories, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m ops.audit
 	$(BIN)/pytest
 
 SEEDS ?= 1000

@@ -32,6 +32,9 @@ NO_STARTS_S: Final = 600
 LONGEST_INTERVAL_FOR_STARTS_S: Final = 600
 """A class that ticks more rarely has idle minutes between two ticks by design; its stalled alarm has to do."""
 
+SPEND_SHARE: Final = 0.8
+"""Of the bound at which the class stops by itself: somebody may still decide before it does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
@@ -55,6 +58,8 @@ def class_alarms(
     rows = [*_drain_rows(settings), *_pacer_rows(), *_worker_rows(settings), *_row_rows(settings)]
     if upstream is not None:
         rows += _upstream_rows(settings, upstream)
+    if settings.abort.spend_usd is not None:
+        rows.append(_spend_row(settings.abort.spend_usd))
     for row in rows:
         yield AlarmSpec(
             name=f"{prefix}{row.runbook}",
@@ -207,6 +212,20 @@ def _row_rows(settings: ClassSettings) -> Iterator[_Row]:
         means="jobs are dead and wait for an operator"
         + (", and hold their matches." if settings.ordered else ".")
         + " `ops dead list`, then retry, skip or replace.",
+    )
+
+
+def _spend_row(bound_usd: float) -> _Row:
+    """A class without a bound has nothing to be near to."""
+    return _Row(
+        runbook="Spend",
+        metric="SpendUsd",
+        comparison=ABOVE,
+        threshold=round(SPEND_SHARE * bound_usd, 6),
+        periods=1,
+        missing=GOOD,
+        means=f"the last ten ticks spent more than {SPEND_SHARE:.0%} of the {bound_usd:g} USD at which the class stops"
+        " by itself. `ops status` says on what, and what of it was wasted: refusals, repeats, stale messages.",
     )
 
 

@@ -73,6 +73,7 @@ class _Panels:
         yield self._graph("budget and admitted (rows a tick)", ["BudgetRows", "AdmittedRows", "DeferredRows"])
         yield self._graph("starts and in flight", ["StartsPerMinute", "InFlightRows"])
         yield self._graph("retries and dead (rows)", ["RetriesPerMinute", "DeadRows", "HopCaps"])
+        yield self._graph("dead letters (messages)", ["DeadLetters"], statistic="Sum")
         objective = cloudwatch.HorizontalAnnotation(value=self._class.age_objective_s, label="objective")
         yield self._graph("oldest eligible row (seconds)", ["OldestEligibleAgeSeconds"], marks=[objective])
         if self._upstream is not None:
@@ -86,6 +87,8 @@ class _Panels:
             yield self._graph("refusal ratio", ["RefusalRatio"])
         yield self._graph("finished (rows)", ["Completions"], statistic="Sum")
         yield self._graph("95th percentile of a chunk (seconds)", ["P95ChunkSeconds"])
+        yield self._graph("cost, and what of it was wasted (USD)", ["CostUsd", "WasteUsd"], statistic="Sum")
+        yield self._graph("cost of a drained job (USD)", ["CostPerJobUsd"])
         if self._class.webhook:
             yield self._graph("runs from the webhook", ["WebhookAccepted", "WebhookDeduplicated"], statistic="Sum")
 

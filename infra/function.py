@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.observability import function_log_group
+from infra import grants
+from infra.at_rest import AtRest
+from infra.nag import Trigger, accept_function, accept_own_policy
+from infra.observability import log_group
 
 ENVIRONMENT_LIMIT_BYTES: Final = 4096
 """Lambda's bound on a function's environment, names and values together."""
@@ -30,7 +33,7 @@ class Shipment:
     layer: lambda_.ILayerVersion
     kind_layers: Mapping[str, lambda_.ILayerVersion]
     environment: Mapping[str, str]
-    ephemeral: bool
+    at_rest: AtRest
 
 
 class SluiceFunction(Construct):
@@ -47,6 +50,7 @@ class SluiceFunction(Construct):
         construct_id: str,
         *,
         service: str,
+        trigger: Trigger,
         handler: str,
         timeout_s: int,
         memory_mb: int,
@@ -56,7 +60,8 @@ class SluiceFunction(Construct):
         recursive: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        logs = function_log_group(self, ephemeral=shipment.ephemeral)
+        self.at_rest = shipment.at_rest
+        logs = log_group(self, "Logs", at_rest=shipment.at_rest)
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         self.function = lambda_.Function(
             self,
@@ -73,12 +78,19 @@ class SluiceFunction(Construct):
             recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive else lambda_.RecursiveLoop.TERMINATE,
             environment={**shipment.environment, "POWERTOOLS_SERVICE_NAME": service, **environment},
         )
+        accept_function(self.function, trigger)
+        accept_own_policy(self.role)
         self.allow(_LOG_ACTIONS, logs.log_group_arn)
 
     def allow(self, actions: tuple[str, ...], *resources: str, keys: Iterable[str] = ()) -> None:
-        """Grant exactly these actions on exactly these resources; of a table, only rows with these partition keys."""
+        """Grant exactly these actions on exactly these resources; of a table, only rows with these partition keys.
+
+        With a customer-managed key, also what the actions need of it.
+        """
         only = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": sorted(keys)}} if keys else None
         self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=only))
+        for statement in self.at_rest.key_use(actions):
+            self.role.add_to_policy(statement)
 
     def retry(self, *, times: int, max_age_s: int, lost_arn: str) -> None:
         """Asynchronous invocations that fail are repeated and then lie with the lost, which takes a grant."""
@@ -94,3 +106,18 @@ class SluiceFunction(Construct):
             ),
         )
         asynchronous.node.add_dependency(self.role)
+
+
+def schedule_role(scope: Construct, function: SluiceFunction, *, lost_arn: str) -> iam.Role:
+    """What a schedule needs: to start the function, and to lay aside what it could not deliver. Only this account's
+    schedules may take it."""
+    own_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    role = iam.Role(
+        scope, "ScheduleRole", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com", conditions=own_account)
+    )
+    for actions, resource in ((grants.INVOKE, function.function.function_arn), (grants.SEND, lost_arn)):
+        role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))
+    for statement in function.at_rest.key_use(grants.SEND):
+        role.add_to_policy(statement)
+    accept_own_policy(role)
+    return role

@@ -14,14 +14,14 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.at_rest import AtRest, pin
 from infra.function import Shipment, SluiceFunction
 from infra.kind_tables import kind_table_faults
-from infra.ledger import pin, removal
+from infra.nag import Trigger
+from infra.observability import RETENTION_DAYS
 from shared.core.model import Lane
-from shared.core.settings import MIN_LANE_SLOTS, ClassSettings
+from shared.core.settings import MAX_LANE_SLOTS, MIN_LANE_SLOTS, ClassSettings
 
-RETENTION_DAYS: Final = 14
-MAX_LANE_SLOTS: Final = 1000
 DEAD_LETTER_TIMEOUT_S: Final = 30
 DEAD_LETTER_VISIBILITY_S: Final = DEAD_LETTER_TIMEOUT_S + 10
 SCHEDULE_RETRIES: Final = 3
@@ -33,15 +33,15 @@ class LaneQueue(Construct):
     """One lane's FIFO queue and the FIFO queue that its dead messages go to."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, prefix: str, visibility_s: int, max_receives: int, ephemeral: bool
+        self, scope: Construct, construct_id: str, *, prefix: str, visibility_s: int, max_receives: int, at_rest: AtRest
     ) -> None:
         super().__init__(scope, construct_id)
-        self.dead_letters = _fifo(self, "DeadLetters", visibility_s=DEAD_LETTER_VISIBILITY_S, ephemeral=ephemeral)
+        self.dead_letters = _fifo(self, "DeadLetters", visibility_s=DEAD_LETTER_VISIBILITY_S, at_rest=at_rest)
         self.queue = _fifo(
             self,
             "Queue",
             visibility_s=visibility_s,
-            ephemeral=ephemeral,
+            at_rest=at_rest,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=max_receives),
         )
         pin(self.queue, f"{prefix}Queue")
@@ -51,7 +51,7 @@ class LaneQueue(Construct):
 class JobClass(Construct):
     """One job class: the unit of pacing, and so of queues, worker and schedule."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: ClassSettings, ephemeral: bool) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, settings: ClassSettings, at_rest: AtRest) -> None:
         super().__init__(scope, construct_id)
         self.settings = settings
         self.lanes: Mapping[Lane, LaneQueue] = {
@@ -61,7 +61,7 @@ class JobClass(Construct):
                 prefix=f"{construct_id}{lane.capitalize()}",
                 visibility_s=settings.visibility_s,
                 max_receives=settings.max_receives,
-                ephemeral=ephemeral,
+                at_rest=at_rest,
             )
             for lane in Lane
         }
@@ -75,6 +75,10 @@ class JobClass(Construct):
         return [lane_queue.queue.queue_arn for lane_queue in self.lanes.values()]
 
     @property
+    def live_queue_arn(self) -> str:
+        return self.lanes[Lane.LIVE].queue.queue_arn
+
+    @property
     def dead_letter_arns(self) -> list[str]:
         return [lane_queue.dead_letters.queue_arn for lane_queue in self.lanes.values()]
 
@@ -84,6 +88,7 @@ class JobClass(Construct):
             self,
             "Worker",
             service="sluice-worker",
+            trigger=Trigger.QUEUE,
             handler="functions.worker.handler.handler",
             timeout_s=self.settings.function_timeout_s,
             memory_mb=self.settings.memory_mb,
@@ -139,6 +144,11 @@ def class_id(name: str) -> str:
     return "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", name))
 
 
+def layer_id(kind: str) -> str:
+    """The layer with the dependencies of one kind alone."""
+    return f"{class_id(kind)}Dependencies"
+
+
 def class_faults(settings: ClassSettings) -> list[str]:
     """What AWS would refuse half-way through a deployment, found at synth."""
     faults = []
@@ -189,7 +199,7 @@ def _fifo(
     construct_id: str,
     *,
     visibility_s: int,
-    ephemeral: bool,
+    at_rest: AtRest,
     dead_letter_queue: sqs.DeadLetterQueue | None = None,
 ) -> sqs.Queue:
     """A FIFO queue in high-throughput mode, which needs both settings: dedup and quota per message group."""
@@ -202,8 +212,9 @@ def _fifo(
         fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
         visibility_timeout=Duration.seconds(visibility_s),
         retention_period=Duration.days(RETENTION_DAYS),
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        encryption=at_rest.queues,
+        encryption_master_key=at_rest.key,
         enforce_ssl=True,
         dead_letter_queue=dead_letter_queue,
-        removal_policy=removal(ephemeral),
+        removal_policy=at_rest.removal,
     )

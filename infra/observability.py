@@ -16,12 +16,16 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.ledger import pin, removal
+from infra.at_rest import AtRest, pin
+from infra.nag import LIES_WITH_THE_LOST, accept
 
 LOG_RETENTION: Final = logs.RetentionDays.ONE_MONTH
 LOG_LEVEL: Final = "INFO"
 
-RUNBOOK: Final = "docs/runbook.md"
+RETENTION_DAYS: Final = 14
+"""Of messages, which is the most that SQS offers."""
+
+RUNBOOK: Final = "docs/operations.md"
 
 AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 ABOVE: Final = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -37,7 +41,7 @@ AS_BEFORE: Final = cloudwatch.TreatMissingData.IGNORE
 class AlarmSpec:
     """One row of the alarm table. `means` is what a person reads at 3 a.m.: what happened, and what to do first.
 
-    `runbook` is a heading of docs/runbook.md. Plain metrics only: an alarm on metric math works in few places but AWS.
+    `runbook` is a heading of docs/operations.md. Plain metrics only: metric math has no alarm in most places but AWS.
     """
 
     name: str
@@ -51,9 +55,17 @@ class AlarmSpec:
     runbook: str
 
 
-def function_log_group(scope: Construct, *, ephemeral: bool) -> logs.LogGroup:
-    """The function's own group. Lambda would otherwise make one that keeps everything for ever."""
-    return logs.LogGroup(scope, "Logs", retention=LOG_RETENTION, removal_policy=removal(ephemeral))
+def log_group(scope: Construct, construct_id: str, *, at_rest: AtRest) -> logs.LogGroup:
+    """A group of its own for each that writes. The service would otherwise make one that keeps everything for ever."""
+    group = logs.LogGroup(
+        scope,
+        construct_id,
+        retention=LOG_RETENTION,
+        encryption_key=at_rest.key,
+        removal_policy=at_rest.removal,
+    )
+    at_rest.explain(group, "HIPAA.Security-CloudWatchLogGroupEncrypted")
+    return group
 
 
 def messages_visible(name: str, queue: sqs.IQueue, *, means: str, runbook: str) -> AlarmSpec:
@@ -75,12 +87,28 @@ def messages_visible(name: str, queue: sqs.IQueue, *, means: str, runbook: str) 
     )
 
 
+def lost_queue(scope: Construct, logical_id: str, *, at_rest: AtRest) -> sqs.Queue:
+    """Where the events end that no function could be told of, or that it failed at: a person looks."""
+    queue = sqs.Queue(
+        scope,
+        logical_id,
+        retention_period=Duration.days(RETENTION_DAYS),
+        encryption=at_rest.queues,
+        encryption_master_key=at_rest.key,
+        enforce_ssl=True,
+        removal_policy=at_rest.removal,
+    )
+    pin(queue, logical_id)
+    accept(queue, {"AwsSolutions-SQS3": LIES_WITH_THE_LOST})
+    return queue
+
+
 class Alarms(Construct):
     """The alarm table, carried out, and the one topic that hears of each alarm's beginning and end."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, table: Iterable[AlarmSpec]) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, table: Iterable[AlarmSpec], at_rest: AtRest) -> None:
         super().__init__(scope, construct_id)
-        self.topic = self._topic()
+        self.topic = self._topic(at_rest)
         self.alarms: list[cloudwatch.Alarm] = []
         for spec in table:
             alarm = cloudwatch.Alarm(
@@ -99,14 +127,15 @@ class Alarms(Construct):
             alarm.add_ok_action(told)
             self.alarms.append(alarm)
 
-    def _topic(self) -> sns.Topic:
+    def _topic(self, at_rest: AtRest) -> sns.Topic:
         """Subscriptions are made outside (people change more often than stacks), so its logical id is pinned.
 
-        Not encrypted with the AWS-managed key, under which CloudWatch may not publish; its messages name a class and a
-        number. A policy of our own replaces the default one, and so has to let this account's alarms in.
+        Never encrypted with the AWS-managed key, under which CloudWatch may not publish; its messages name a class and
+        a number. A policy of our own replaces the default one, and so has to let this account's alarms in.
         """
-        topic = sns.Topic(self, "Topic", enforce_ssl=True)
+        topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=at_rest.key)
         pin(topic, "AlarmTopic")
+        at_rest.explain(topic, "HIPAA.Security-SNSEncryptedKMS")
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AlarmsOfThisAccount",

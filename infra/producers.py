@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.function import Shipment, SluiceFunction
-from infra.ledger import pin, removal
-from infra.observability import AlarmSpec, messages_visible
+from infra.at_rest import AtRest
+from infra.function import Shipment, SluiceFunction, schedule_role
+from infra.nag import Trigger
+from infra.observability import AlarmSpec, lost_queue, messages_visible
 from shared.core.settings import MatchEndedSettings, ProducerSettings
 
 EVENT: Final = "match.ended"
@@ -26,34 +26,33 @@ PRODUCER_TIMEOUT_S: Final = 900
 RETRIES: Final = 2
 MAX_AGE_S: Final = 21_600
 DELIVERIES: Final = 20
-_RETENTION_DAYS: Final = 14
 
 
 class Producers(Construct):
-    """`functions` are all that submit; who may do what is the stack's to say. `start` once it has been said."""
+    """`functions` are all that submit, each with the classes of its jobs; who may do what is the stack's to say.
+    `queues` gives the queues of some classes as SLUICE_QUEUES. `start` once everything has been said."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, settings: ProducerSettings, shipment: Shipment, ephemeral: bool
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: ProducerSettings,
+        shipment: Shipment,
+        at_rest: AtRest,
+        queues: Callable[[Collection[str]], str],
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
         self._shipment = shipment
-        self.lost = sqs.Queue(
-            self,
-            "LostEvents",
-            retention_period=cdk.Duration.days(_RETENTION_DAYS),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            removal_policy=removal(ephemeral),
-        )
-        pin(self.lost, "LostEvents")
-        has_schedule = settings.guild_reports is not None or settings.session_sweep is not None
-        self._intake = self._function("Intake", "intake", INTAKE_TIMEOUT_S) if settings.match_ended else None
-        self.scheduled = self._function("Scheduled", "producer", PRODUCER_TIMEOUT_S) if has_schedule else None
-
-    @property
-    def functions(self) -> list[SluiceFunction]:
-        return [function for function in (self._intake, self.scheduled) if function is not None]
+        self._queues = queues
+        self.functions: dict[SluiceFunction, list[str]] = {}
+        self.lost = lost_queue(self, "LostEvents", at_rest=at_rest)
+        events, reports, sweep = settings.match_ended, settings.guild_reports, settings.session_sweep
+        told = [] if events is None else [events.replay_class, events.screenshot_class]
+        timed = [each.job_class for each in (reports, sweep) if each is not None]
+        self._intake = self._function("Intake", "intake", INTAKE_TIMEOUT_S, told) if events else None
+        self.scheduled = self._function("Scheduled", "producer", PRODUCER_TIMEOUT_S, timed) if timed else None
 
     def start(self) -> None:
         for function in self.functions:
@@ -72,17 +71,21 @@ class Producers(Construct):
             runbook="LostEvents",
         )
 
-    def _function(self, construct_id: str, room: str, timeout_s: int) -> SluiceFunction:
-        return SluiceFunction(
+    def _function(self, construct_id: str, room: str, timeout_s: int, classes: Iterable[str]) -> SluiceFunction:
+        submits = sorted({name for name in classes if name})
+        function = SluiceFunction(
             self,
             construct_id,
             service=f"sluice-{room}",
+            trigger=Trigger.EVENT,
             handler=f"functions.{room}.handler.handler",
             timeout_s=timeout_s,
             memory_mb=512,
             shipment=self._shipment,
-            environment={"SLUICE_QUEUES": "{}"},
+            environment={"SLUICE_QUEUES": self._queues(submits)},
         )
+        self.functions[function] = submits
+        return function
 
     def _listen(self, intake: SluiceFunction, producer: MatchEndedSettings) -> None:
         """What the bus cannot deliver lies with the lost, too; its default would be 185 attempts and then nothing."""
@@ -123,14 +126,7 @@ class Producers(Construct):
         )
 
     def _schedule(self, function: SluiceFunction) -> None:
-        own_account = {"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}}
-        role = iam.Role(
-            self, "ScheduleRole", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com", conditions=own_account)
-        )
-        role.add_to_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function.function.function_arn])
-        )
-        role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.lost.queue_arn]))
+        role = schedule_role(self, function, lost_arn=self.lost.queue_arn)
         if reports := self._settings.guild_reports:
             self._cron("GuildReports", "guild_reports", cron(reports.at, "? * MON *"), function, role)
         if sweep := self._settings.session_sweep:

@@ -13,13 +13,13 @@ import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.at_rest import AtRest, pin
 from infra.function import Shipment, SluiceFunction
-from infra.ledger import pin, removal
-from infra.observability import LOG_RETENTION, AlarmSpec
+from infra.nag import Trigger, accept
+from infra.observability import AT_LEAST, BAD, BELOW, GOOD, AlarmSpec, log_group
 from shared.core.settings import Schedule, Settings, WebhookSettings
 
 PATH: Final = "/drain-runs"
@@ -30,6 +30,11 @@ DOOR_TIMEOUT_S: Final = 20
 MEMORY_MB: Final = 512
 SECRET_LENGTH: Final = 48
 NO_CLASS: Final = "unknown"
+
+JUDGED_BY_THE_DOOR: Final = (
+    "The function judges the bearer token itself, in constant time and against the secret's present and previous"
+    " version, which no authorizer of the gateway can."
+)
 SILENT_MINUTES: Final = 15
 
 # No header, body, query, path or address: a token in the wrong place must not end up here (I12).
@@ -46,10 +51,10 @@ ACCESS_LOG: Final[Mapping[str, str]] = {
 class Webhook(Construct):
     """`door` and `rotation` are the two functions; who may do what with them is the stack's to say."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: WebhookSettings, ephemeral: bool) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, settings: WebhookSettings, at_rest: AtRest) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self._ephemeral = ephemeral
+        self._at_rest = at_rest
         self.secret = secretsmanager.Secret(
             self,
             "Secret",
@@ -57,9 +62,11 @@ class Webhook(Construct):
             generate_secret_string=secretsmanager.SecretStringGenerator(
                 password_length=SECRET_LENGTH, exclude_punctuation=True, include_space=False
             ),
-            removal_policy=removal(ephemeral),
+            encryption_key=at_rest.key,
+            removal_policy=at_rest.removal,
         )
         pin(self.secret, "WebhookSecret")
+        at_rest.explain(self.secret, "HIPAA.Security-SecretsManagerUsingKMSKey")
         self._api = apigateway.CfnApi(
             self, "Api", name=f"{cdk.Stack.of(self).stack_name}-webhook", protocol_type="HTTP"
         )
@@ -73,6 +80,7 @@ class Webhook(Construct):
             self,
             "Door",
             service="sluice-webhook",
+            trigger=Trigger.REQUEST,
             handler="functions.webhook.handler.handler",
             timeout_s=DOOR_TIMEOUT_S,
             memory_mb=MEMORY_MB,
@@ -85,6 +93,7 @@ class Webhook(Construct):
             self,
             "Rotation",
             service="sluice-rotation",
+            trigger=Trigger.REQUEST,
             handler="functions.rotation.handler.handler",
             timeout_s=30,
             memory_mb=256,
@@ -105,7 +114,7 @@ class Webhook(Construct):
             payload_format_version="2.0",
             timeout_in_millis=INTEGRATION_TIMEOUT_MS,
         )
-        apigateway.CfnRoute(
+        route = apigateway.CfnRoute(
             self,
             "Route",
             api_id=self._api.ref,
@@ -113,7 +122,8 @@ class Webhook(Construct):
             target=f"integrations/{integration.ref}",
             authorization_type="NONE",
         )
-        log = logs.LogGroup(self, "AccessLog", retention=LOG_RETENTION, removal_policy=removal(self._ephemeral))
+        accept(route, {"AwsSolutions-APIG4": JUDGED_BY_THE_DOOR})
+        log = log_group(self, "AccessLog", at_rest=self._at_rest)
         apigateway.CfnStage(
             self,
             "Stage",
@@ -139,7 +149,11 @@ class Webhook(Construct):
         )
 
     def rotate(self, rotation: SluiceFunction) -> None:
-        """Secrets Manager tries the four steps once when this is created or changed, and then on its schedule."""
+        """From now on, on its schedule: a deployment takes nobody's token away.
+
+        When this is created or changed, Secrets Manager makes an AWSPENDING version, runs the function's testSecret
+        step on it, alone, and removes it again. All four steps run when a rotation is due or asked for.
+        """
         permission = lambda_.CfnPermission(
             self,
             "MayRotate",
@@ -149,7 +163,7 @@ class Webhook(Construct):
             source_account=cdk.Stack.of(self).account,
             source_arn=self.secret.secret_arn,
         )
-        if self._ephemeral:
+        if self._at_rest.ephemeral:
             return  # it does not live long enough to rotate, and the local emulator knows no such resource
         schedule = secretsmanager.CfnRotationSchedule(
             self,
@@ -165,8 +179,8 @@ class Webhook(Construct):
         schedule.node.add_dependency(rotation.role)
 
 
-def webhook_alarms(settings: Settings) -> Iterable[AlarmSpec]:
-    """The rows of the alarm table that are about the webhook."""
+def webhook_alarms(settings: Settings, rotation: lambda_.IFunction) -> Iterable[AlarmSpec]:
+    """The rows of the alarm table that are about the webhook and its secret."""
     yield _refusals(
         settings,
         "WebhookSecretUnusable",
@@ -197,6 +211,12 @@ def webhook_alarms(settings: Settings) -> Iterable[AlarmSpec]:
         means="Many requests without the right token: somebody guesses, or a client missed a rotation. No run can come"
         " of it. To stop listening: python -m ops webhook close --reason ...",
     )
+    yield _failing(
+        "WebhookRotation",
+        rotation,
+        means="A step of the secret's rotation failed. The token stays as it is, so that no caller notices; it grows"
+        " older than it should. The rotation's log names the error.",
+    )
     for name in sorted(settings.webhook_classes):
         if settings.classes[name].schedule is Schedule.REPAIR:
             yield _silence(settings, name)
@@ -207,10 +227,25 @@ def _refusals(settings: Settings, name: str, *, metric: str, at_least: int, mean
         name=name,
         metric=_sum(settings, metric, NO_CLASS),
         threshold=at_least,
-        comparison=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        comparison=AT_LEAST,
         periods=1,
         of_periods=1,
-        missing=cloudwatch.TreatMissingData.NOT_BREACHING,
+        missing=GOOD,
+        means=means,
+        runbook=name,
+    )
+
+
+def _failing(name: str, function: lambda_.IFunction, *, means: str) -> AlarmSpec:
+    """Any invocation that raised or ran out of time. Lambda counts it, so that nothing has to live to tell."""
+    return AlarmSpec(
+        name=name,
+        metric=function.metric_errors(statistic="Sum", period=cdk.Duration.minutes(5)),
+        threshold=1,
+        comparison=AT_LEAST,
+        periods=1,
+        of_periods=1,
+        missing=GOOD,
         means=means,
         runbook=name,
     )
@@ -222,10 +257,10 @@ def _silence(settings: Settings, name: str) -> AlarmSpec:
         name="".join(part.capitalize() for part in name.split("_")) + "WebhookSilent",
         metric=_sum(settings, "WebhookAccepted", name),
         threshold=1,
-        comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+        comparison=BELOW,
         periods=SILENT_MINUTES,
         of_periods=SILENT_MINUTES,
-        missing=cloudwatch.TreatMissingData.BREACHING,
+        missing=BAD,
         means=f"No run of {name} was asked for in {SILENT_MINUTES} minutes, and nothing else admits any. Look at the"
         " external clock, then at the webhook's refusals.",
         runbook="WebhookSilent",

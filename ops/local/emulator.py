@@ -29,10 +29,12 @@ class Emulator:
 
     Functions run as processes of the emulator's own interpreter (`LAMBDA_EXECUTOR=local`, no Docker), in its process
     group and below its temporary directory: killing the one and removing the other leaves nothing behind.
+    `enforces_iam` makes roles and policies count; without it everything is allowed.
     """
 
-    def __init__(self, venv: Path | None = None) -> None:
+    def __init__(self, venv: Path | None = None, *, enforces_iam: bool = False) -> None:
         self._program = (venv or DEFAULT_VENV) / "bin" / "ministack"
+        self._enforces_iam = enforces_iam
         self._process: subprocess.Popen[bytes] | None = None
         self._tmp: Path | None = None
         self.port = 0
@@ -118,6 +120,7 @@ class Emulator:
             BIND_HOST="127.0.0.1",
             GATEWAY_PORT=str(self.port),
             LAMBDA_EXECUTOR="local",
+            AUTH=str(self._enforces_iam).lower(),
             MINISTACK_ACCOUNT_ID=ACCOUNT,
             MINISTACK_REGION=REGION,
             LOG_LEVEL="WARNING",

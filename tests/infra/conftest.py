@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aws_cdk as cdk
 import pytest
@@ -12,8 +14,11 @@ from aws_cdk.assertions import Template
 
 from infra.bundle import Bundle
 from infra.stack import SluiceStack
-from shared.core.settings import ClassSettings, RetrySettings, Schedule, Settings, UpstreamSettings
+from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Schedule, Settings, UpstreamSettings
 from tests.infra.shape import Shape
+from tests.infra.whole_app import SHAPES
+
+ShapeOf: TypeAlias = Callable[[str], Shape]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,6 +42,7 @@ def settings() -> Settings:
         batch_size=1,
         function_timeout_s=120,
         memory_mb=512,
+        abort=AbortRules(spend_usd=5.0),
     )
     sweep = ClassSettings(
         name="session_sweep",
@@ -81,10 +87,22 @@ def ephemeral_shape(settings: Settings, bundle: Bundle) -> Shape:
 
 
 @pytest.fixture(scope="session")
-def door_shape(bundle: Bundle) -> Shape:
-    """A stack with the webhook, and a class that nothing else starts."""
+def door_settings() -> Settings:
+    """A class that only the webhook starts."""
     documents = ClassSettings(name="documents", kind="sim", webhook=True, schedule=Schedule.REPAIR)
-    return synth_shape(Settings(namespace="SluiceTest", classes={"documents": documents}), bundle, ephemeral=False)
+    return Settings(namespace="SluiceTest", classes={"documents": documents})
+
+
+@pytest.fixture(scope="session")
+def door_shape(door_settings: Settings, bundle: Bundle) -> Shape:
+    """A stack with the webhook."""
+    return synth_shape(door_settings, bundle, ephemeral=False)
+
+
+@pytest.fixture(scope="session")
+def shape_of(bundle: Bundle) -> ShapeOf:
+    """One of `SHAPES` by its name: one synth for all tests that only read the template."""
+    return cache(lambda name: synth_shape(SHAPES[name], bundle, ephemeral=False))
 
 
 def synth_shape(settings: Settings, bundle: Bundle, *, ephemeral: bool) -> Shape:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from functions.pacer import handler as entry
+from functions.webhook import handler as door
 from ops.local.alarms import samples_of
 from shared.aws.runtime import ThreadParallel
 from shared.aws.wiring import wire
@@ -19,6 +20,7 @@ from shared.core.settings import Settings
 from shared.usecases.submit import submit_jobs
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import AwsWorld, aws_client
+from tests.handlers.webhook_world import HandSecrets, a_gate, body_of
 from tests.infra.shape import Shape
 from tests.infra.test_alarms import alarms
 from tests.infra.test_dashboard import widgets
@@ -83,6 +85,37 @@ def tick_every_class(world: AwsWorld, settings: Settings, monkeypatch: pytest.Mo
     entry.handler({"job_class": name, "scheduled_at": "2026-11-30T12:30:00Z"}, Context())
 
 
+PUBLISHED_BY_AWS = {
+    # Namespace and metric -> its one dimension, and the type of resource that this names.
+    ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): ("QueueName", "AWS::SQS::Queue"),
+    ("AWS/Lambda", "Errors"): ("FunctionName", "AWS::Lambda::Function"),
+}
+"""The services' own metrics, as their documentation lists them: no function of ours prints these."""
+
+
+def ours(shape: Shape, settings: Settings) -> set[Printed]:
+    """What the alarms of a stack are on, less what AWS publishes, which is checked on the way."""
+    found = set()
+    for key, each in alarms(shape).items():
+        dimensions = tuple((one["Name"], one["Value"]) for one in each["Dimensions"])
+        if each["Namespace"] == settings.namespace:
+            found.add(Printed(each["Namespace"], dimensions, each["MetricName"]))
+            continue
+        name, resource = PUBLISHED_BY_AWS[each["Namespace"], each["MetricName"]]
+        assert [one for one, _ in dimensions] == [name], key
+        (named,) = [value.get("Ref") or value["Fn::GetAtt"][0] for _, value in dimensions]
+        assert named in shape.of_type(resource), key
+    return found
+
+
+def drawn(shape: Shape) -> set[Printed]:
+    return {
+        Printed(metric[0], ((metric[2], metric[3]),), metric[1])
+        for widget in widgets(shape)
+        for metric in widget["properties"].get("metrics", [])
+    }
+
+
 def test_every_alarm_and_panel_is_on_a_metric_that_the_pacer_prints(
     shape: Shape,
     settings: Settings,
@@ -94,17 +127,38 @@ def test_every_alarm_and_panel_is_on_a_metric_that_the_pacer_prints(
     output = capsys.readouterr().out
     found = printed(output)
 
-    wanted = {
-        Printed(each["Namespace"], tuple((one["Name"], one["Value"]) for one in each["Dimensions"]), each["MetricName"])
-        for each in alarms(shape).values()
-        if each["Namespace"] == settings.namespace
-    }
-    drawn = {
-        Printed(metric[0], ((metric[2], metric[3]),), metric[1])
-        for widget in widgets(shape)
-        for metric in widget["properties"].get("metrics", [])
-    }
-    assert len(wanted) > 20
+    assert len(ours(shape, settings)) > 20
+    assert ours(shape, settings) <= found, sorted(each.name for each in ours(shape, settings) - found)
+    assert drawn(shape) <= found, sorted(each.name for each in drawn(shape) - found)
+    assert "canary" not in output
+
+
+def knock_in_every_way(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Admitted, admitted again, and refused for each reason that can befall any caller."""
+    gate = a_gate(monkeypatch, settings=settings)
+    (name,) = settings.webhook_classes
+    for _ in range(2):
+        assert gate.post(body_of(job_class=name)).status == 202
+    assert gate.post(body_of(job_class=name), token="canary-of-a-guesser").status == 401
+    for secrets in (HandSecrets(current=None, previous=None), HandSecrets(up=False)):
+        assert a_gate(monkeypatch, settings=settings, secrets=secrets).post(body_of(job_class=name)).status == 503
+    monkeypatch.setattr(door, "door", lambda: 1 / 0)
+    assert gate.post(body_of(job_class=name)).status == 503
+
+
+def test_every_alarm_and_panel_of_a_stack_with_a_webhook_is_on_a_metric_that_it_or_the_pacer_prints(
+    door_shape: Shape,
+    door_settings: Settings,
+    world: AwsWorld,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tick_every_class(world, door_settings, monkeypatch)
+    knock_in_every_way(door_settings, monkeypatch)
+    output = capsys.readouterr().out
+    found, wanted = printed(output), ours(door_shape, door_settings)
+
+    assert {"WebhookRefusedUnauthorized", "WebhookRefusedFault", "WebhookAccepted"} <= {each.name for each in wanted}
     assert wanted <= found, sorted(each.name for each in wanted - found)
-    assert drawn <= found, sorted(each.name for each in drawn - found)
+    assert drawn(door_shape) <= found, sorted(each.name for each in drawn(door_shape) - found)
     assert "canary" not in output

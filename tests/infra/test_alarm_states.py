@@ -4,6 +4,7 @@ its own reason, and back when that is over."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ops.sim.upstream import UpstreamTruth
 from ops.sim.world import START_MS
 from shared.core.flags import SLUICE, Flag
 from shared.core.model import NewJob
-from shared.core.settings import RetrySettings, Settings
+from shared.core.settings import AbortRules, RetrySettings, Settings
 from shared.usecases import repair
 from tests.infra.conftest import synth_shape
 from tests.infra.test_alarms import alarms, heading
@@ -186,3 +187,13 @@ def test_a_class_that_stopped_itself_waits_for_a_person(rules_of: Callable[[Sett
     assert seen.states["stoppeditself"] is ALARM, "it does not get better by itself"
     seen.sluice.resume(CLASS)
     seen.until("stoppeditself", OK, within=4)
+
+
+def test_the_spend_nears_its_bound_before_the_class_stops_itself(rules_of: Callable[[Settings], Rules]) -> None:
+    """Fifteen jobs of eleven seconds a minute cost about 0.011 USD in ten ticks; the alarm is at 0.010."""
+    seen = watch(rules_of, abort=replace(AbortRules.off(), spend_usd=0.0125))
+    seen.sluice.submit(long_jobs(300))
+
+    seen.until("spend", ALARM, within=16)
+    assert "stoppeditself" not in seen.raised, "somebody may still decide"
+    seen.until("spend", OK, within=30)

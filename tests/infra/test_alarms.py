@@ -1,4 +1,4 @@
-"""The alarm table: every row complete, on a metric that is really printed, with a heading in the runbook."""
+"""The alarm table: every row complete, on a metric that is really printed, with a heading in docs/operations.md."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from infra.bundle import Bundle
 from infra.observability import RUNBOOK
 from shared.core.eta import ETA_TICKS
-from tests.infra.conftest import ROOT
+from shared.core.settings import ClassSettings, MatchEndedSettings, ProducerSettings, Settings
+from tests.infra.conftest import ROOT, synth_shape
 from tests.infra.shape import Shape
 
 FOUR_SIGNALS = ("DrainEtaGrowing", "DeferredAtZero", "ChunkNearTheWall", "Refusals")
@@ -29,6 +31,7 @@ EVERY_CLASS = {
     "DeadLetters",
 }
 OF_AN_UPSTREAM = {"Refusals", "PermitsStarved"}
+OF_A_SPEND_BOUND = {"Spend"}
 CLASSES = {"replay_summary": "ReplaySummary", "session_sweep": "SessionSweep"}
 
 
@@ -56,7 +59,7 @@ def test_every_class_has_the_whole_table_and_one_with_an_upstream_more(shape: Sh
         for name, prefix in CLASSES.items():
             if key.startswith(f"Alarms{prefix}"):
                 found[name].add(heading(properties))
-    assert found["replay_summary"] == {each.lower() for each in EVERY_CLASS | OF_AN_UPSTREAM}
+    assert found["replay_summary"] == {each.lower() for each in EVERY_CLASS | OF_AN_UPSTREAM | OF_A_SPEND_BOUND}
     assert found["session_sweep"] == {each.lower() for each in EVERY_CLASS}
 
 
@@ -87,13 +90,38 @@ def test_an_alarm_states_each_of_its_properties(shape: Shape) -> None:
         assert span_s <= (7 * 86_400 if properties["Period"] >= 3600 else 86_400)
 
 
-def test_every_alarm_has_its_heading_in_the_runbook(shape: Shape, door_shape: Shape) -> None:
-    text = (ROOT / RUNBOOK).read_text(encoding="utf-8")
-    headings = {match.lower() for match in re.findall(r"^## (\w+)$", text, re.MULTILINE)}
-    wanted = {heading(each) for template in (shape, door_shape) for each in alarms(template).values()}
+PARTS = ("- **First look:** ", "- **Command:** ", "- **Escalate:** ")
 
-    assert wanted <= headings
+
+def sections() -> dict[str, str]:
+    """The runbook's headings, in small letters as its anchors are, and what stands below each."""
+    text = (ROOT / RUNBOOK).read_text(encoding="utf-8").partition("\n# Alarms\n")[2]
+    _, *parts = re.split(r"^## (\w+)$", text, flags=re.MULTILINE)
+    return {name.lower(): body for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@pytest.fixture(scope="module")
+def every_heading(shape: Shape, door_shape: Shape, bundle: Bundle) -> set[str]:
+    producing = ProducerSettings(match_ended=MatchEndedSettings(source="game.matches", replay_class="sim"))
+    classes = {"sim": ClassSettings(name="sim", kind="sim")}
+    producer_shape = synth_shape(Settings(classes=classes, producers=producing), bundle, ephemeral=False)
+    return {heading(each) for template in (shape, door_shape, producer_shape) for each in alarms(template).values()}
+
+
+def test_every_alarm_has_its_heading_in_the_runbook_and_every_heading_its_alarm(
+    shape: Shape, every_heading: set[str]
+) -> None:
+    assert set(sections()) == every_heading
     assert all(f"{RUNBOOK}#" in each["AlarmDescription"] for each in alarms(shape).values())
+
+
+def test_every_heading_says_what_it_means_where_to_look_what_to_type_and_when_to_escalate() -> None:
+    for name, body in sections().items():
+        assert body.lstrip().startswith("*"), f"{name} begins with its meaning"
+        places = [body.find(part) for part in PARTS]
+        assert places == sorted(places), name
+        assert min(places) > 0, name
+        assert "`" in body[places[1] : places[2]], f"{name} names a command"
 
 
 @pytest.mark.parametrize("signal", FOUR_SIGNALS)
@@ -124,6 +152,7 @@ def test_thresholds_follow_the_configuration(shape: Shape) -> None:
     assert of(shape, "replay_summary", "OldestAge")["Threshold"] == 3600
     assert of(shape, "replay_summary", "ChunkNearTheWall")["Threshold"] == 88  # 80 % of 120 s less 10 s
     assert of(shape, "replay_summary", "Refusals")["Threshold"] == 0.02
+    assert of(shape, "replay_summary", "Spend")["Threshold"] == 4  # 80 % of 5 USD
     assert (of(shape, "session_sweep", "DrainEtaAccelerating")["Threshold"]) == 1.25  # a quarter of five minutes
 
 

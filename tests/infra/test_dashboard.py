@@ -33,9 +33,14 @@ def test_below_it_stand_the_alarms_and_what_explains_a_drain(shape: Shape) -> No
 
     assert {"WaitingLiveRows", "WaitingRecoveryRows", "BudgetRows", "AdmittedRows", "DeferredRows"} <= shown
     assert {"UpstreamRatePerSecond", "RatePerSecond", "Refusals", "StartsPerMinute", "InFlightRows"} <= shown
-    assert {"RetriesPerMinute", "DeadRows", "OldestEligibleAgeSeconds"} <= shown
+    assert {"RetriesPerMinute", "DeadRows", "DeadLetters", "OldestEligibleAgeSeconds"} <= shown
+    assert {"CostUsd", "WasteUsd", "CostPerJobUsd"} <= shown
     (alarm_panel,) = [each for each in widgets(shape) if each["type"] == "alarm"]
     assert len(alarm_panel["properties"]["alarms"]) == len(shape.of_type("AWS::CloudWatch::Alarm"))
+
+
+def test_a_class_that_is_open_to_the_webhook_shows_its_accepted_and_deduplicated_runs(door_shape: Shape) -> None:
+    assert {"WebhookAccepted", "WebhookDeduplicated"} <= {name for each in widgets(door_shape) for name in names(each)}
 
 
 def test_its_dimension_is_the_class_and_nothing_else(shape: Shape) -> None:

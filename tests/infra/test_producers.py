@@ -37,10 +37,13 @@ SUBMITS = {
     "dynamodb:GetItem": {"Ledger.Arn"},
     "dynamodb:BatchGetItem": {"Ledger.Arn"},
     "dynamodb:PutItem": {"Ledger.Arn"},
-    "dynamodb:UpdateItem": {"Ledger.Arn"},  # the line of an ordered match
+    "dynamodb:UpdateItem": {"Ledger.Arn"},  # the line of an ordered match, the live allowance
     "s3:PutObject": {"Payloads.Arn/payloads/*"},
-    "sqs:SendMessage": {"LostEvents.Arn"},
 }
+
+
+def sends(*live_classes: str) -> Json:
+    return {"sqs:SendMessage": {"LostEvents.Arn", *(f"{each}LiveQueue.Arn" for each in live_classes)}}
 
 
 def synth(settings: Settings, bundle: Bundle, producers: ProducerSettings) -> Shape:
@@ -125,11 +128,13 @@ def test_the_schedules_hand_over_their_own_time_and_give_up_where_it_is_seen(sha
 
 def test_a_producer_submits_and_does_nothing_else(shape: Shape) -> None:
     _, intake = shape.the_function("sluice-intake")
-    assert shape.grants(role_of(intake)) == own_log(shape, intake) | SUBMITS
+    assert shape.grants(role_of(intake)) == own_log(shape, intake) | SUBMITS | sends("ReplaySummary")
     guilds = {"arn:AWS::Partition:dynamodb:AWS::Region:AWS::AccountId:table/game-guilds"}
     _, producer = shape.the_function("sluice-producer")
-    assert shape.grants(role_of(producer)) == own_log(shape, producer) | SUBMITS | {"dynamodb:Scan": guilds}
-    assert environment(intake)["SLUICE_QUEUES"] == "{}"
+    both = sends("ReplaySummary", "SessionSweep")
+    assert shape.grants(role_of(producer)) == own_log(shape, producer) | SUBMITS | both | {"dynamodb:Scan": guilds}
+    queues = text(environment(intake)["SLUICE_QUEUES"])
+    assert ("replay_summary" in queues, "session_sweep" in queues) == (True, False)
 
 
 def test_the_schedules_may_invoke_the_producer_and_nothing_else(shape: Shape) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from infra.bundle import Bundle
 from shared.aws.runtime import ThreadParallel
 from shared.aws.wiring import Host, wire
 from shared.config import read_environment
 from shared.core.flags import Flag
 from shared.core.model import NewJob
+from shared.core.overrides import RateOverride, SlotsOverride
 from shared.core.settings import ClassSettings, Settings
 from shared.usecases.submit import submit_jobs
 from shared.usecases.tick import TickRequest, run_tick
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld, aws_client
+from tests.infra.conftest import synth_shape
 from tests.infra.shape import Shape
 
 
@@ -46,6 +50,25 @@ def test_the_ledger_outlives_every_deployment(shape: Shape) -> None:
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
+def mappings(bundle: Bundle, **changes: Any) -> dict[str, Any]:
+    settings = Settings(classes={CLASS: ClassSettings(name=CLASS, kind="sim", slots=20, **changes)})
+    found = synth_shape(settings, bundle, ephemeral=True).of_type("AWS::Lambda::EventSourceMapping")
+    return {key: each for key, each in found.items() if "DeadLetters" not in json.dumps(each["Properties"])}
+
+
+def test_only_what_is_said_to_write_a_mapping_anew_changes_it_in_the_template(bundle: Bundle) -> None:
+    """CloudFormation updates a resource whose properties changed since the last template, and no other: so a
+    MaximumConcurrency that `ops concurrency` set outlives every deployment but those (docs of the command)."""
+    before = mappings(bundle)
+
+    assert len(before) == 2
+    assert mappings(bundle, memory_mb=1024, function_timeout_s=60, max_inflight=50, tick_interval_s=120) == before
+    for change in ({"live_share": 0.5}, {"batch_size": 5}):
+        after = mappings(bundle, **change)
+        assert after.keys() == before.keys(), "written anew, never replaced"
+        assert all(after[key] != before[key] for key in before), change
+
+
 def test_another_version_over_the_same_ledger_resumes_nothing_and_forgets_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -61,6 +84,10 @@ def test_another_version_over_the_same_ledger_resumes_nothing_and_forgets_nothin
         )
         before.ports.ledger.set_pause(CLASS, flag)
         before.ports.ledger.set_halt(CLASS, flag)
+        bound = RateOverride(rate_per_s=0.5, flag=flag)
+        before.ports.ledger.set_rate(CLASS, bound)
+        fewer = SlotsOverride(slots=8, flag=flag, before=20, verified_ms=NOW_MS)
+        before.ports.ledger.set_slots(CLASS, fewer, before=None)
         after = deployed(world, slots=40)
         now_ms = after.ports.clock.now_ms()
         request = TickRequest(scheduled_ms=now_ms, source="schedule", nonce="new", deadline_ms=now_ms + 45_000)
@@ -68,7 +95,9 @@ def test_another_version_over_the_same_ledger_resumes_nothing_and_forgets_nothin
 
         assert (report.outcome, report.admitted) == ("closed", 0)
         control = after.ports.ledger.read_control(CLASS)
-        assert (control.pause, control.halt) == (flag, flag)
+        assert (control.pause, control.halt, control.rate, control.slots) == (flag, flag, bound, fewer)
+        facts = json.loads(control.history[-1].facts)
+        assert (facts["concurrency"], facts["override_rate_per_s"]) == (8, 0.5), "what is deployed does not win"
         assert control.history[-1].waiting.total == 5, "nothing is lost, and it is seen"
 
 

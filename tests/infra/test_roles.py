@@ -34,7 +34,6 @@ def test_the_pacer_claims_counts_and_sends(shape: Shape) -> None:
         "dynamodb:UpdateItem": ROWS,
         "dynamodb:Query": INDEX,
         "sqs:SendMessage": queues | {"LostTicks.Arn"},
-        "sqs:GetQueueAttributes": queues,
     }
 
 

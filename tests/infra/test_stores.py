@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk.assertions import Match
+import pytest
 
 from tests.infra.shape import Shape
 
@@ -12,6 +12,7 @@ STATEFUL = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable", "AWS::S3::Buck
 PINNED = {
     "Ledger": "AWS::DynamoDB::Table",
     "Payloads": "AWS::S3::Bucket",
+    "PayloadAccesses": "AWS::S3::Bucket",
     "LostTicks": "AWS::SQS::Queue",
     "ReplaySummaryLiveQueue": "AWS::SQS::Queue",
     "ReplaySummaryLiveDeadLetters": "AWS::SQS::Queue",
@@ -70,8 +71,9 @@ def test_the_one_index_projects_the_match_and_the_epoch_and_nothing_else(shape: 
     assert {each["AttributeType"] for each in shape.properties("Ledger")["AttributeDefinitions"]} == {"S"}
 
 
-def test_the_bucket_is_private_encrypted_and_refuses_plain_http(shape: Shape) -> None:
-    bucket = shape.properties("Payloads")
+@pytest.mark.parametrize("name", ["Payloads", "PayloadAccesses"])
+def test_a_bucket_is_private_and_encrypted_and_keeps_what_is_deleted_for_a_month(shape: Shape, name: str) -> None:
+    bucket = shape.properties(name)
     assert bucket["PublicAccessBlockConfiguration"] == {
         "BlockPublicAcls": True,
         "BlockPublicPolicy": True,
@@ -80,25 +82,17 @@ def test_the_bucket_is_private_encrypted_and_refuses_plain_http(shape: Shape) ->
     }
     assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     assert "BucketEncryption" in bucket
-    assert "VersioningConfiguration" not in bucket
-    shape.template.has_resource_properties(
-        "AWS::S3::BucketPolicy",
-        {
-            "PolicyDocument": {
-                "Statement": Match.array_with(
-                    [
-                        Match.object_like(
-                            {
-                                "Effect": "Deny",
-                                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-                                "Action": "s3:*",
-                            }
-                        )
-                    ]
-                )
-            }
-        },
-    )
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+    assert rule["Status"] == "Enabled"
+    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    # Payloads and outputs have no end of their own: who knows when a job may run again.
+    assert rule.get("ExpirationInDays") == (365 if name == "PayloadAccesses" else None)
+
+
+def test_every_access_to_an_object_is_logged(shape: Shape) -> None:
+    assert shape.properties("Payloads")["LoggingConfiguration"] == {"DestinationBucketName": {"Ref": "PayloadAccesses"}}
+    assert "LoggingConfiguration" not in shape.properties("PayloadAccesses")
 
 
 def test_only_an_ephemeral_stack_drops_protection_and_retention(ephemeral_shape: Shape) -> None:

@@ -151,6 +151,8 @@ def test_the_secret_is_made_by_aws_kept_and_rotated_on_its_own_schedule(door: Sh
     schedule = only(door, "AWS::SecretsManager::RotationSchedule")
     assert schedule["RotationLambdaARN"] == arn(rotation_id)
     assert schedule["RotationRules"] == {"AutomaticallyAfterDays": 14}
+    # A deployment must not take the callers' token away; the function's testSecret step alone is tried then.
+    assert schedule["RotateImmediatelyOnUpdate"] is False
 
 
 def test_the_functions_know_where_the_secret_is_and_not_what_it_is(door: Shape) -> None:
@@ -183,6 +185,20 @@ def test_every_alarm_of_the_webhook_is_on_a_metric_that_it_emits(door: Shape) ->
     silence = alarms["WebhookAccepted"]  # of the class that nothing else starts
     assert silence["Dimensions"] == [{"Name": "JobClass", "Value": "documents"}]
     assert (silence["ComparisonOperator"], silence["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+
+
+def test_a_rotation_that_fails_rings(door: Shape) -> None:
+    """Callers would notice nothing for a while: the old token simply stays good."""
+    rotation_id, _ = door.the_function("sluice-rotation")
+    (alarm,) = [
+        each["Properties"]
+        for each in door.of_type("AWS::CloudWatch::Alarm").values()
+        if each["Properties"]["Namespace"] == "AWS/Lambda"
+    ]
+    assert (alarm["MetricName"], alarm["Statistic"]) == ("Errors", "Sum")
+    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": rotation_id}}]
+    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
+    assert (alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (1, "notBreaching")
 
 
 def test_the_outputs_name_the_door_and_its_secret(door: Shape) -> None:
