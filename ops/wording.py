@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from shared.errors import SluiceError
@@ -31,6 +32,13 @@ def duration(seconds: float) -> str:
             rest = whole % size // small
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def dollars(usd: float) -> str:
+    """1,234.50 or 0.0000213: cents, or three digits of what is less than a cent."""
+    if not 0 < usd < 0.01:
+        return f"{usd:,.2f}"
+    return f"{usd:.{2 - math.floor(math.log10(usd))}f}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from shared.core.model import Job
+from shared.core.stats import INPUT_TOKENS, OUTPUT_TOKENS
 from shared.core.values import frozen
 
 
@@ -51,7 +52,7 @@ class ChunkContext(Protocol):
         ...
 
     def count(self, name: str, amount: int) -> None:
-        """Add to one of this class's stats counters, for example tokens."""
+        """Add to one of this class's stats counters. Tokens have `count_tokens`."""
         ...
 
 
@@ -63,3 +64,16 @@ class Kind(Protocol):
     def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
         """Do one chunk from `cursor`. May run again after a crash: name outputs and calls by the idempotency key."""
         ...
+
+
+def count_tokens(answer: Mapping[str, Any], context: ChunkContext) -> None:
+    """Count the tokens that an upstream's answer names, as in {"usage": {"input_tokens": 412, "output_tokens": 87}}.
+
+    They are what the upstream is paid for (`usd_per_million_input_tokens` and its like in `sluice.toml`). An answer
+    that does not name them, or names no whole numbers, counts for nothing.
+    """
+    usage = answer.get("usage")
+    for name in (INPUT_TOKENS, OUTPUT_TOKENS):
+        amount = usage.get(name) if isinstance(usage, Mapping) else None
+        if type(amount) is int and amount > 0:
+            context.count(name, amount)

@@ -16,8 +16,9 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 
+const OLDEST_NODE = 18; // the first with fetch
 const MINUTE_MS = 60_000;
-const GIVE_UP_MS = 100_000; // the webhook takes requests up to two minutes old; this leaves room for two clocks
+const GIVE_UP_MS = 100_000; // after the minute began: the webhook takes two minutes, the rest is for clocks that differ
 const ATTEMPT_TIMEOUT_MS = 12_000; // a little more than the gateway's own 10 s
 const FIRST_PAUSE_MS = Number(process.env.SLUICE_FIRST_PAUSE_MS ?? 1_000);
 const LONGEST_PAUSE_MS = 15_000;
@@ -26,14 +27,27 @@ const EXIT = { accepted: 0, refused: 1, settings: 2, unanswered: 3 };
 class SettingsError extends Error {}
 
 function settings(env) {
+  const node = process.versions.node;
+  if (Number.parseInt(node, 10) < OLDEST_NODE) {
+    throw new SettingsError(`Node.js ${OLDEST_NODE} or newer is needed: this is ${node}`);
+  }
   for (const name of ["SLUICE_WEBHOOK_URL", "SLUICE_JOB_CLASS"]) {
     if (!env[name]) throw new SettingsError(`${name} is not set`);
   }
-  if (!URL.canParse(env.SLUICE_WEBHOOK_URL)) throw new SettingsError("SLUICE_WEBHOOK_URL is not a URL");
-  const url = new URL(env.SLUICE_WEBHOOK_URL);
+  const url = parsed(env.SLUICE_WEBHOOK_URL);
+  if (!url) throw new SettingsError("SLUICE_WEBHOOK_URL is not a URL");
   const local = ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname) || url.hostname.endsWith(".localhost");
   if (url.protocol !== "https:" && !local) throw new SettingsError("SLUICE_WEBHOOK_URL must be https: it carries a token");
   return { url, jobClass: env.SLUICE_JOB_CLASS, token: env.SLUICE_WEBHOOK_TOKEN, file: env.SLUICE_WEBHOOK_TOKEN_FILE };
+}
+
+// URL.canParse would say it in one line, and came with 18.17 only.
+function parsed(text) {
+  try {
+    return new URL(text);
+  } catch {
+    return null;
+  }
 }
 
 // Read for every attempt: a rotation may happen between two of them.

@@ -7,12 +7,14 @@ import uuid
 from importlib import import_module
 from typing import Any, cast
 
+from shared.aws.discretion import discreet
 from shared.aws.wiring import host
 from shared.kind import Kind
 from shared.usecases.intake import batch_response, readable
 from shared.usecases.work import work
 
 
+@discreet
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Event: SQS records of one queue. Returns `batchItemFailures`."""
     here = host()

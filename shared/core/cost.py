@@ -1,51 +1,18 @@
-"""What work costs: a dated price table, and the spending that it is applied to."""
+"""What work costs: what was used, priced, and which part of it bought nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Final
 
+from shared.core.prices import PRICES, Prices
 from shared.core.values import frozen
 
 
 @frozen
-class Prices:
-    """US dollars per unit, on demand, without free tiers, volume discounts, storage or data transfer.
-
-    The upstream's tokens have no price here: what an inference API asks is its operator's to say.
-    """
-
-    as_of: str
-    region: str
-    sources: tuple[str, ...]
-    write_unit_usd: float
-    read_unit_usd: float
-    queue_request_usd: float
-    invocation_usd: float
-    gb_second_usd: float
-    input_token_usd: float = 0.0
-    output_token_usd: float = 0.0
-
-
-PRICES: Final = Prices(
-    as_of="2026-11",
-    region="us-east-1",
-    sources=(
-        "https://aws.amazon.com/dynamodb/pricing/on-demand/",  # standard table class; halved in November 2024
-        "https://aws.amazon.com/sqs/pricing/",  # FIFO
-        "https://aws.amazon.com/lambda/pricing/",  # x86, first tier
-    ),
-    write_unit_usd=0.625e-6,
-    read_unit_usd=0.125e-6,
-    queue_request_usd=0.50e-6,
-    invocation_usd=0.20e-6,
-    gb_second_usd=16.6667e-6,
-)
-
-
-@frozen
-class Spending:
-    """What was used. Write units: 1 KB each, doubled in a transaction; a write that moves an index entry adds two."""
+class Usage:
+    """What was used, in the units that are billed (`core.usage` says how many a step takes). Never negative."""
 
     write_units: float = 0.0
     read_units: float = 0.0
@@ -55,40 +22,78 @@ class Spending:
     input_tokens: float = 0.0
     output_tokens: float = 0.0
 
-    def __add__(self, other: Spending) -> Spending:
-        return Spending(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in _UNITS})
 
-    def times(self, count: float) -> Spending:
-        return Spending(**{each.name: getattr(self, each.name) * count for each in fields(self)})
+    def times(self, count: float) -> Usage:
+        return Usage(**{name: getattr(self, name) * count for name in _UNITS})
+
+    def at_most(self, other: Usage) -> Usage:
+        """Of each unit no more than `other` has."""
+        return Usage(**{name: min(getattr(self, name), getattr(other, name)) for name in _UNITS})
 
     def usd(self, prices: Prices = PRICES) -> float:
-        return (
-            self.write_units * prices.write_unit_usd
-            + self.read_units * prices.read_unit_usd
-            + self.queue_requests * prices.queue_request_usd
-            + self.invocations * prices.invocation_usd
-            + self.gb_seconds * prices.gb_second_usd
-            + self.input_tokens * prices.input_token_usd
-            + self.output_tokens * prices.output_token_usd
-        )
+        return spending(self, prices=prices).total_usd
 
 
-REFUSED_CALL: Final = Spending(write_units=6, queue_requests=2.1, invocations=1, read_units=1)
-"""A refused call beside its time: the row's way back to waiting and its next claim (3 units each: the row, its old and
-its new place in the index), a tenth of a batch, a receive and a delete, an invocation and its read of the row."""
+_UNITS: Final = tuple(each.name for each in fields(Usage))
 
-REPEATED_CHUNK: Final = Spending(write_units=1, queue_requests=2, invocations=1, read_units=1)
-"""A chunk begun again beside its time and its calls: the start mark, an extended visibility and a receive, an
-invocation and its read of the row."""
+_NANO: Final = 1_000_000_000
 
 
-def job_spending(*, service_s: float, memory_mb: int, chunks: float = 1) -> Spending:
-    """A job from its creation to its end: two units for the row and its place in the index, three for the claim, one a
-    chunk and two for the last; a tenth of a batch, a receive and a delete; one invocation that reads the row."""
+@frozen
+class Spending:
+    """US dollars by who charges them. `waste_usd` is the part of all of it that bought nothing: refusals, repeats,
+    stale messages. `jobs` are those that ended meanwhile."""
+
+    lambda_usd: float = 0.0
+    sqs_usd: float = 0.0
+    dynamodb_usd: float = 0.0
+    upstream_usd: float = 0.0
+    waste_usd: float = 0.0
+    jobs: int = 0
+
+    @property
+    def total_usd(self) -> float:
+        return self.lambda_usd + self.sqs_usd + self.dynamodb_usd + self.upstream_usd
+
+    @property
+    def per_job_usd(self) -> float | None:
+        """None: no job ended, so there is nothing to divide by."""
+        return self.total_usd / self.jobs if self.jobs else None
+
+    def packed(self) -> str:
+        """Whole nano-dollars and jobs, some 30 bytes: control keeps one for each tick, and is paid by its size."""
+        amounts = [round(getattr(self, name) * _NANO) for name in _DOLLARS]
+        return " ".join(map(str, [*amounts, self.jobs]))
+
+
+_DOLLARS: Final = tuple(each.name for each in fields(Spending) if each.name.endswith("_usd"))
+
+
+def spending(used: Usage, *, wasted: Usage | None = None, jobs: int = 0, prices: Prices = PRICES) -> Spending:
+    """What `used` costs; `wasted` is a part of it."""
+    waste = Usage() if wasted is None else wasted.at_most(used)
     return Spending(
-        write_units=7 + max(0.0, chunks - 1),
-        read_units=1,
-        queue_requests=2.1,
-        invocations=1,
-        gb_seconds=service_s * memory_mb / 1024,
+        lambda_usd=used.invocations * prices.invocation_usd + used.gb_seconds * prices.gb_second_usd,
+        sqs_usd=used.queue_requests * prices.queue_request_usd,
+        dynamodb_usd=used.write_units * prices.write_unit_usd + used.read_units * prices.read_unit_usd,
+        upstream_usd=used.input_tokens * prices.input_token_usd + used.output_tokens * prices.output_token_usd,
+        waste_usd=0.0 if wasted is None else waste.usd(prices),
+        jobs=jobs,
     )
+
+
+def unpacked(text: str) -> Spending | None:
+    """The inverse of `packed`, to the nano-dollar; None where nothing was said, or nothing that can be read."""
+    try:
+        *amounts, jobs = (int(part) for part in text.split())
+        return Spending(**{name: amount / _NANO for name, amount in zip(_DOLLARS, amounts, strict=True)}, jobs=jobs)
+    except ValueError:
+        return None
+
+
+def summed(parts: Iterable[Spending]) -> Spending:
+    found = list(parts)
+    sums = {name: sum(getattr(each, name) for each in found) for name in _DOLLARS}
+    return Spending(**sums, jobs=sum(each.jobs for each in found))

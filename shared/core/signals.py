@@ -27,6 +27,7 @@ class Signals:
     refusals: int
     completions: int
     hop_caps: int
+    dead_letters: int
     permits_starved: int
     refusal_ratio: float | None
     waiting_without_starts: bool
@@ -37,13 +38,15 @@ def signals(
     settings: ClassSettings, line: TickLine, eta: Eta, windows: Sequence[StatsWindow], *, before_ms: int | None
 ) -> Signals:
     """`windows` are the last closed minutes, newest first; `before_ms` is when the tick before was."""
-    settled = _settled(windows, line.at_ms, before_ms)
+    wanted = set(minutes_since(line.at_ms, before_ms))
+    settled = [window for window in windows if window.start_ms in wanted]
     calls, refusals = stats.total(settled, stats.CALLS), stats.total(settled, stats.REFUSALS)
     return Signals(
         calls=calls,
         refusals=refusals,
         completions=stats.total(settled, stats.COMPLETIONS),
         hop_caps=stats.total(settled, stats.HOP_CAPS),
+        dead_letters=stats.total(settled, stats.TRANSPORT_DEATHS),
         permits_starved=stats.total(settled, stats.NO_PERMIT),
         refusal_ratio=min(1.0, refusals / calls) if calls > 0 else None,
         waiting_without_starts=_forgotten(settings, line, windows),
@@ -51,11 +54,12 @@ def signals(
     )
 
 
-def _settled(windows: Sequence[StatsWindow], now_ms: int, before_ms: int | None) -> Sequence[StatsWindow]:
-    """The minutes that closed since the tick before, each once, but a minute late: workers flush every 30 s, so that
-    the counters of a minute that has just closed are not all there."""
+def minutes_since(now_ms: int, before_ms: int | None) -> list[int]:
+    """The minutes that closed since the tick before, newest first, each once, but a minute late: workers flush every
+    30 s, so that the counters of a minute that has just closed are not all there."""
     closed = 1 if before_ms is None else (stats.window_of(now_ms) - stats.window_of(before_ms)) // stats.WINDOW_MS
-    return windows[1 : 1 + closed]
+    last_ms = stats.window_of(now_ms) - 2 * stats.WINDOW_MS
+    return [last_ms - number * stats.WINDOW_MS for number in range(closed)]
 
 
 def _forgotten(settings: ClassSettings, line: TickLine, windows: Sequence[StatsWindow]) -> bool:

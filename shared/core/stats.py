@@ -34,7 +34,22 @@ HOLDS: Final = "holds"
 OUTAGES: Final = "outages"
 QUOTA_PAUSES: Final = "quota_pauses"
 NO_PERMIT: Final = "no_permit"
-TOKENS: Final = "tokens"
+INPUT_TOKENS: Final = "input_tokens"
+OUTPUT_TOKENS: Final = "output_tokens"
+
+INVOCATIONS: Final = "invocations"
+MESSAGES: Final = "messages"
+WORKER_MS: Final = "worker_ms"
+FLUSHES: Final = "flushes"
+CLASS_READS: Final = "class_reads"
+RESERVATIONS: Final = "reservations"
+REDELIVERIES: Final = "redeliveries"
+OUTPUTS: Final = "outputs"
+LAST_OUTPUTS: Final = "last_outputs"
+WASTED_MS: Final = "wasted_ms"
+WASTED_CALLS: Final = "wasted_calls"
+"""What only the cost is made of (`core.usage`). Outputs are of chunks before the last, last outputs of last ones; time
+and answered calls are wasted if their chunk was not committed, calls also if a redelivery may have repeated them."""
 
 MOVES: Final = (CONTINUATIONS, HAND_BACKS, HANDOVERS, RESENDS)
 """What moves an in-flight row between index entries, where a count may miss it for a moment."""

@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 
 from shared.core import stats
 from shared.core.abort import Abort, Health, judge
-from shared.core.cost import job_spending
 from shared.core.flags import SLUICE, Flag
 from shared.core.runs import REPAIR_MARK, TickLine
 from shared.core.settings import ClassSettings
 from shared.core.stats import StatsWindow
+from shared.core.usage import spent
 from shared.ports import Ports
 from shared.usecases.gathering import Gathered
 
@@ -31,7 +31,9 @@ def stop_if_harmful(ports: Ports, settings: ClassSettings, seen: Gathered) -> Ga
     """
     if not seen.control.admits:
         return seen
-    found = judge(_healths(ports, settings, seen), settings.abort)
+    healths = _healths(ports, settings, seen)
+    seen = replace(seen, spend_usd=sum(each.spend_usd for each in healths))
+    found = judge(healths, settings.abort)
     if found is None:
         return seen
     flag = Flag(by=SLUICE, why=_why(found), at_ms=ports.clock.now_ms())
@@ -117,6 +119,12 @@ def _health(
         deaths=stats.total(counted, stats.DEATHS),
         calls=0 if upstream is None else upstream.calls,
         allowance_calls=None if upstream is None else upstream.allowed_calls,
-        spend_usd=starts * job_spending(service_s=service_s, memory_mb=settings.memory_mb).usd(),
+        spend_usd=_spend_usd(settings, seen, counted, rows=pending),
         due_completions=min(before.rate_per_s * time_s, before.admitted + before.in_flight),
     )
+
+
+def _spend_usd(settings: ClassSettings, seen: Gathered, counted: Sequence[StatsWindow], *, rows: int) -> float:
+    """Of these minutes, the upstream's tokens included where their price is known."""
+    ticks = len(counted) * stats.WINDOW_MS / 1000 / settings.tick_interval_s
+    return spent(counted, settings, ticks=ticks, rows=rows, prices=seen.prices).total_usd

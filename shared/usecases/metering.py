@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shared.core import stats
+from shared.core.cost import Spending
 from shared.core.eta import Eta, eta_trend
 from shared.core.flags import SLUICE
 from shared.core.measures import Origin
@@ -15,9 +16,11 @@ from shared.ports import Ports
 from shared.usecases.gathering import Gathered
 
 
-def emit_tick(ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) -> None:
+def emit_tick(
+    ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta, cost: Spending | None
+) -> None:
     """One set of values per closed tick. What cannot be said is absent: a gap in a graph is honest, a zero is not."""
-    values = _rows(line) | _stops(seen) | _drain(seen, eta) | _workers(settings, seen, line, eta)
+    values = _rows(line) | _stops(seen) | _drain(seen, eta) | _workers(settings, seen, line, eta) | _money(seen, cost)
     ports.metrics.emit(settings.name, values)
     ports.log.event(
         "tick_closed",
@@ -39,6 +42,7 @@ def _rows(line: TickLine) -> dict[str, float]:
         "Ticks": 1,
         "BudgetRows": line.budget,
         "AdmittedRows": line.admitted,
+        "AllowanceRows": line.granted,
         "ConfirmedMessages": line.confirmed,
         "SweptRows": line.swept,
         "DeferredRows": max(0, line.waiting.total - line.admitted),
@@ -86,6 +90,7 @@ def _workers(settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) 
         "Refusals": found.refusals,
         "Completions": found.completions,
         "HopCaps": found.hop_caps,
+        "DeadLetters": found.dead_letters,
         "PermitsStarved": found.permits_starved,
         "WaitingWithoutStarts": float(found.waiting_without_starts),
         "AbortFired": float(seen.abort is not None),
@@ -97,6 +102,14 @@ def _workers(settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) 
         "UpstreamRatePerSecond": None if seen.upstream is None else seen.upstream.rate_per_s,
     }
     return values | _known(observed)
+
+
+def _money(seen: Gathered, cost: Spending | None) -> dict[str, float]:
+    """Spent since the tick before, and what of it was for nothing; `SpendUsd` is what the abort rule judges."""
+    said = None if cost is None else {"CostUsd": cost.total_usd, "WasteUsd": cost.waste_usd}
+    return (said or {}) | _known(
+        {"CostPerJobUsd": None if cost is None else cost.per_job_usd, "SpendUsd": seen.spend_usd}
+    )
 
 
 def _known(values: Mapping[str, float | None], *, per: float = 1) -> dict[str, float]:

@@ -18,9 +18,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shared.core.model import Job
-from shared.core.stats import TOKENS
 from shared.errors import BadAnswer, BadPayload, ConfigError
-from shared.kind import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext, count_tokens
 
 calls_per_chunk: Final = 1
 
@@ -46,7 +45,7 @@ def process_chunk(job: Job, _cursor: str, context: ChunkContext) -> Chunk:
     record_id, labels = _record_id(job), _labels(context.options)
     text = _text_of(context.read_blob(f"records/{record_id}", start=0, length=MAX_RECORD_BYTES + 1))
     answer = context.call_upstream({"instructions": INSTRUCTIONS, "labels": labels, "text": text})
-    context.count(TOKENS, _tokens(answer))
+    count_tokens(answer, context)
     label = answer.get("label")
     if label not in labels:
         raise BadAnswer("label: expected one of the class's labels")
@@ -108,8 +107,3 @@ def _labels(options: Mapping[str, str]) -> list[str]:
     if not all(labels):
         raise ConfigError(['options.labels: expected labels, as in "discharge_letter, lab_report, other"'])
     return labels
-
-
-def _tokens(answer: Mapping[str, Any]) -> int:
-    usage = answer.get("usage", {})
-    return int(usage.get("input_tokens", 0)) + int(usage.get("output_tokens", 0))

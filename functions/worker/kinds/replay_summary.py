@@ -11,9 +11,8 @@ import json
 from typing import Any, Final
 
 from shared.core.model import Job
-from shared.core.stats import TOKENS
 from shared.errors import BadAnswer, BadPayload
-from shared.kind import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext, count_tokens
 
 SEGMENT_BYTES: Final = 2048
 
@@ -36,7 +35,7 @@ def process_chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:
     answer = context.call_upstream(
         {"instructions": INSTRUCTIONS, "text": segment.decode("utf-8", "replace"), "segment": number}
     )
-    context.count(TOKENS, _tokens(answer))
+    count_tokens(answer, context)
     if not isinstance(answer.get("summary"), dict):
         raise BadAnswer("summary: expected an object")
     output = {"segment": number, "bytes": len(segment), "summary": answer["summary"]}
@@ -56,7 +55,7 @@ def cut(data: bytes, limit: int) -> bytes:
     if line_end:
         return data[:line_end]
     end = limit
-    while end > limit - 4 and data[end] & 0b1100_0000 == 0b1000_0000:
+    while end > max(1, limit - 4) and data[end] & 0b1100_0000 == 0b1000_0000:
         end -= 1
     return data[:end]
 
@@ -91,8 +90,3 @@ def _replay_key(job: Job) -> str:
     if not isinstance(key, str) or not key:
         raise BadPayload("replay_key: expected the key of an object")
     return key
-
-
-def _tokens(answer: Any) -> int:
-    usage = answer.get("usage", {})
-    return int(usage.get("input_tokens", 0)) + int(usage.get("output_tokens", 0))
