@@ -19,6 +19,7 @@ from shared.core.model import Lane
 from shared.core.settings import (
     LEASE_MARGIN_S,
     LOCK_MARGIN_S,
+    MAX_LANE_SLOTS,
     MIN_LANE_SLOTS,
     ClassSettings,
     Consequence,
@@ -32,9 +33,6 @@ from shared.core.values import frozen
 Values: TypeAlias = Mapping[str, Any]
 
 DAY_S: Final = 86_400
-MAX_LANE_SLOTS: Final = 1000
-"""The largest MaximumConcurrency that SQS event source mappings accept (TRAPS 10)."""
-
 FIFO_SEARCH_DEPTH: Final = 120_000
 """SQS looks no further than this for a free message group: more in flight would be stuck, not faster (TRAPS 8)."""
 
@@ -218,6 +216,7 @@ GENERAL: Final = Section(
         "namespace": text(r"(?!AWS/)[A-Za-z][A-Za-z0-9_./#-]{0,99}", "a CloudWatch namespace outside AWS/"),
         "pacer_timeout_s": whole(2 * LOCK_MARGIN_S, 900),
         "pacer_memory_mb": whole(128, 10_240),
+        "customer_managed_key": FLAG,
     },
 )
 

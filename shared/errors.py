@@ -34,6 +34,12 @@ class Permanent(SluiceError):
     code = "permanent"
 
 
+class Unforeseen(Permanent):
+    """Something failed that nobody foresaw:"""
+
+    code = "unforeseen"
+
+
 # -- what an engineer or an operator typed
 
 
@@ -126,6 +132,33 @@ class TriggerUnavailable(Retryable):
     """The pacer could not be asked for a tick."""
 
     code = "trigger_unavailable"
+
+
+# -- what only operators reach
+
+
+class MappingsUnavailable(Retryable):
+    """The event source mappings could not be read or changed."""
+
+    code = "mappings_unavailable"
+
+
+class MappingMissing(Permanent):
+    """A lane has not got one event source mapping: deploy first."""
+
+    code = "mapping_missing"
+
+
+class NotVerified(Retryable):
+    """The event source mappings have not taken the new bound in time."""
+
+    code = "not_verified"
+
+
+class HistoryUnavailable(Retryable):
+    """The metrics of the past could not be read."""
+
+    code = "history_unavailable"
 
 
 # -- the upstream

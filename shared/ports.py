@@ -9,20 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from shared.core.allowance import Allowance
 from shared.core.exchange import BatchAnswer, Delivery, IndexPage, Outgoing, Reservation
 from shared.core.flags import Flag
-from shared.core.model import (
-    Created,
-    Job,
-    Lane,
-    Match,
-    MatchStep,
-    Move,
-    MoveResult,
-    Output,
-    StepResult,
-)
-from shared.core.overrides import RateOverride
+from shared.core.model import Created, Job, Lane, Match, MatchStep, Move, MoveResult, Output, StepResult
+from shared.core.overrides import RateOverride, SlotsOverride
 from shared.core.rate import Learned
 from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
 from shared.core.settings import UpstreamSettings
@@ -51,7 +42,10 @@ class Parallel(Protocol):
 
 class Log(Protocol):
     def event(self, name: str, **fields: int | float | str | bool | None) -> None:
-        """One structured line with a stable name: counts, classes and reason codes only (I12)."""
+        """One structured line with a stable name: counts, classes and reason codes only (I12).
+
+        ValueError for a field that every line has already (`core.log_fields`).
+        """
         ...
 
 
@@ -93,8 +87,9 @@ class Ledger(Protocol):
         """Who stands at a place in the line."""
         ...
 
-    def step_match(self, step: MatchStep) -> StepResult:
-        """The line, every move's row and output, and the entering row: one transaction.
+    def step_match(self, step: MatchStep, *, spends: Allowance | None = None) -> StepResult:
+        """The line, every move's row and output, the entering row, and one row of the grant that it `spends`: one
+        transaction.
 
         `Lost` and `OutputTaken` speak of the first move; everything else that was not as read is `MatchChanged`.
         """
@@ -121,7 +116,8 @@ class Ledger(Protocol):
         ...
 
     def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
-        """Mark an open run planned and write what planning spent to control: one transaction, if `owner` owns both.
+        """Mark an open run planned, write what planning spent to control, take the record of the last allowance away:
+        one transaction, if `owner` owns run and lock.
 
         False if the lock or the run is someone else's, or the run is not open any more.
         """
@@ -132,7 +128,8 @@ class Ledger(Protocol):
         ...
 
     def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
-        """Close the run, add the tick to control, release the lock: one transaction, if `owner` still owns both."""
+        """Close the run, add the tick to control, release the lock and grant the new allowance: one transaction, if
+        `owner` still owns both. Paused or halted by now: `close.without_grant`."""
         ...
 
     def drop_lock(self, key: RunKey, *, owner: str) -> None:
@@ -151,7 +148,8 @@ class Ledger(Protocol):
     def read_control(self, job_class: str) -> Control: ...
 
     def set_pause(self, job_class: str, flag: Flag | None) -> None:
-        """Set or clear the pause flag; nothing else of control changes."""
+        """Set or clear the pause flag; nothing else of control changes. A pause or halt ends the live allowance in the
+        same transaction (I10)."""
         ...
 
     def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
@@ -161,15 +159,36 @@ class Ledger(Protocol):
     def set_halt(self, job_class: str, flag: Flag | None) -> None: ...
 
     def resume(self, job_class: str, flag: Flag) -> None:
-        """End pause and halt, and keep who wanted that: one write."""
+        """End pause and halt, and keep who wanted that: one write. What the allowance was does not come back."""
         ...
 
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         """Let the webhook admit runs of the class or not; the flag says who wanted that, whichever it is."""
         ...
 
-    def set_rate(self, job_class: str, override: RateOverride | None) -> None:
-        """Set or clear the operator's bound of the rate; nothing else of control changes."""
+    def set_rate(self, job_class: str, override: RateOverride) -> None:
+        """Set the operator's word about the rate; nothing else of control changes."""
+        ...
+
+    def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
+        """Replace the operator's word about the slots if it still is `before`: of two operators one wins."""
+        ...
+
+    # -- the live allowance
+
+    def read_allowance(self, job_class: str) -> Allowance: ...
+
+    def withdraw(self, job_class: str) -> Allowance:
+        """End the grant: nothing more of it is spent. Its record stays until a plan takes it away."""
+        ...
+
+    def spend(self, allowance: Allowance, jobs: Sequence[Job]) -> bool:
+        """Create the rows and take as many from this very grant: one transaction, or nothing and False. Then too few
+        were left, an id exists, or others were at it."""
+        ...
+
+    def miss(self, job_class: str, *, rows: int) -> None:
+        """Add to the record rows that found nothing left. At most once, as statistics are."""
         ...
 
     # -- the learned rate

@@ -7,6 +7,7 @@ import uuid
 from functools import partial
 from typing import Any
 
+from shared.aws.discretion import discreet
 from shared.aws.queue import parse_delivery
 from shared.aws.wiring import host
 from shared.core.model import Lane
@@ -14,6 +15,7 @@ from shared.usecases.dead_letter import read_dead_letters
 from shared.usecases.intake import batch_response, readable
 
 
+@discreet
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Event: SQS records of one dead-letter queue. Returns `batchItemFailures`. The lane says nothing here."""
     here = host()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from shared.aws.discretion import discreet
 from shared.aws.wiring import host
 from shared.errors import ConfigError
 from shared.usecases.produce import produce_match
 
 
+@discreet
 def handler(event: Any, _context: Any) -> dict[str, int]:
     """Event: EventBridge's. Its detail: {"match_id", "replays": [key, ...], "screenshots": [key, ...]}. What it raises
     makes Lambda invoke it again, and then set the event aside."""

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
+from shared.aws.discretion import discreet
 from shared.aws.wiring import host
 from shared.errors import InvalidInput
 from shared.usecases.pace import pace
@@ -13,6 +14,7 @@ from shared.usecases.tick import TickRequest
 from shared.usecases.trigger import scheduled_ms_of
 
 
+@discreet
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Event: {"job_class", "scheduled_at", "source"}. Returns the tick's outcome and counts.
 

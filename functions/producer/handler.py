@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from shared.aws.discretion import discreet
 from shared.aws.guilds import guild_ids
 from shared.aws.wiring import host
 from shared.errors import InvalidInput
@@ -12,6 +13,7 @@ from shared.usecases.produce import produce_reports, produce_sweep
 from shared.usecases.trigger import scheduled_ms_of
 
 
+@discreet
 def handler(event: dict[str, Any], _context: Any) -> dict[str, int]:
     """Event: {"producer", "scheduled_at"}. The week and the day are those of the scheduled time, never of "now"."""
     here = host()

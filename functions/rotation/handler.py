@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
+from shared.aws.discretion import discreet
 from shared.aws.webhook_wiring import rotation
 from shared.usecases.rotate import rotate
 
@@ -12,6 +13,7 @@ SECRET_BYTES: Final = 36
 """48 characters of base64url: no padding, nothing that a header or a shell would read in its own way."""
 
 
+@discreet
 def handler(event: dict[str, Any], _context: Any) -> None:
     """Event: {"Step", "SecretId", "ClientRequestToken"}. The secret is this deployment's, whatever the event says."""
     versions, log = rotation()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.aws.webhook_wiring import door
+from shared.aws.webhook_wiring import door, witness
 from shared.usecases.admit import failed, receive
 
 
 def handler(event: Any, _context: Any) -> dict[str, object]:
-    """Event: API Gateway's, payload format 1.0 or 2.0. Returns a response in the form that both take."""
-    here = door()
+    """Event: API Gateway's, payload format 1.0 or 2.0. Returns a response in the form that both take.
+
+    A door that cannot even be built is answered as well: the gateway's own 500 would be no JSON and have no reason.
+    """
     try:
-        return receive(here, event).for_gateway()
+        return receive(door(), event).for_gateway()
     except Exception as error:  # noqa: BLE001 - Lambda would print it whole, and a caller's words may be in it (I12)
-        return failed(here.ports, error).for_gateway()
+        return failed(witness(), error).for_gateway()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.aws.ledger_allowance import Allowances
 from shared.aws.ledger_matches import Matches
 from shared.aws.ledger_moves import Moves
 from shared.aws.ledger_rates import Rates
@@ -10,5 +11,5 @@ from shared.aws.ledger_runs import Runs
 from shared.aws.ledger_stats import Stats
 
 
-class DynamoLedger(Rows, Moves, Matches, Runs, Rates, Stats):
+class DynamoLedger(Rows, Moves, Matches, Runs, Allowances, Rates, Stats):
     """One table, one object: `shared.ports.Ledger`."""

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from shared.aws import keys
 from shared.aws.items import encode, item_of_job, present
+from shared.aws.ledger_allowance import taking
 from shared.aws.ledger_moves import is_own, put_of_output, request_of
 from shared.aws.ledger_rows import ABSENT
 from shared.aws.table import Answer, Table, Unmet, update_of
+from shared.core.allowance import Allowance
 from shared.core.model import Job, Lost, Match, MatchChanged, MatchStep, OutputTaken, Stepped, StepResult
 
 LINE_AS_READ: Final = "#head_seq = :was_head_seq AND #tail_seq = :was_tail_seq"
@@ -35,11 +37,11 @@ class Matches:
         item = self._table.get(keys.place_in_match(match.job_class, match.match_id, seq))
         return None if item is None else str(item["job_id"]["S"])
 
-    def step_match(self, step: MatchStep) -> StepResult:
+    def step_match(self, step: MatchStep, *, spends: Allowance | None = None) -> StepResult:
         actions = [("Update", request_of(move)) for move in step.moves]
         outputs = [("Put", put_of_output(move)) for move in step.moves if move.output is not None]
         entering = [] if step.enters is None else _entering(step.after, step.enters)
-        refused = self._table.transact(*actions, *outputs, ("Update", _line(step)), *entering)
+        refused = self._table.transact(*actions, *outputs, ("Update", _line(step)), *entering, *_taking(spends, step))
         if refused is None or self._is_made(step):
             return Stepped()
         return _judged(refused, moves=len(actions), outputs=len(outputs))
@@ -74,6 +76,12 @@ def _line(step: MatchStep) -> dict[str, Any]:
         condition=LINE_NEVER_WRITTEN if fresh else LINE_AS_READ,
         was=was,
     )
+
+
+def _taking(spends: Allowance | None, step: MatchStep) -> list[tuple[str, dict[str, Any]]]:
+    if spends is None or step.enters is None:
+        return []
+    return [("Update", taking(spends, rows=1, at_ms=step.enters.sent_at_ms))]
 
 
 def _entering(line: Match, job: Job) -> list[tuple[str, dict[str, Any]]]:

@@ -9,22 +9,31 @@ from typing import Any, Final
 from shared.aws import keys
 from shared.aws.items import encode, load, present
 from shared.aws.keys import Attribute
+from shared.aws.ledger_allowance import accounted, ended, granted
 from shared.aws.ledger_rows import ABSENT
 from shared.aws.paging import batch_get
 from shared.aws.table import Table, Unmet, Written, update_of
 from shared.core.flags import Flag
-from shared.core.overrides import RateOverride
+from shared.core.overrides import RateOverride, SlotsOverride
 from shared.core.runs import Busy, Control, Ended, Run, RunKey, RunState, Taken, TakeResult, TickClose, TickMemory
 from shared.errors import LedgerUnavailable
 
 NOT_PAUSED: Final = "attribute_not_exists(#pause)"
 """a rule broken ── (an operator pauses, with a reason of her own) ── our pause ✗"""
 
+SLOTS_AS_READ: Final = "#slots = :was_slots"
+"""read ── (another operator sets the slots) ── ours ✗"""
+
+SLOTS_NEVER_SET: Final = "attribute_not_exists(#slots)"
+
 LOCK_FREE: Final = (
     "attribute_not_exists(#lock_owner) OR #lock_owner = :was_nobody OR #lock_until_ms <= :was_now"
     " OR (#lock_owner = :new_lock_owner AND #lock_run_id = :new_lock_run_id)"
 )
 """take ── tick ── close: nobody's again. take ── crash ── until_ms: anybody's. take ── (answer lost) ── take: ours."""
+
+ADMITS: Final = "attribute_not_exists(#pause) AND attribute_not_exists(#halt)"
+"""plan ── (somebody pauses or halts the class) ── close with a grant ✗, close without one"""
 
 LOCK_MINE: Final = "#lock_owner = :was_lock_owner AND #lock_run_id = :was_lock_run_id"
 """take ── (until_ms passed, another took it) ── close ✗"""
@@ -83,7 +92,8 @@ class Runs:
 
     def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
         run, control = _planned(key, owner, plan)
-        refused = self._table.transact(("Update", control), ("Update", run))
+        record = accounted(key.job_class, missed=plan.missed)
+        refused = self._table.transact(("Update", control), ("Update", run), ("Update", record))
         if refused is None:
             return True
         now, memory = self.read_run(key), self.read_control(key.job_class)
@@ -103,6 +113,14 @@ class Runs:
         return isinstance(answer, Written) or answer.old.get("state") == encode(RunState.SKIPPED)
 
     def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
+        if close.grant is not None:
+            grant = granted(key.job_class, close.grant)
+            release = _release(key, owner, close, condition=f"{LOCK_MINE} AND {ADMITS}")
+            run_ends = _close(key, owner, close)
+            if self._table.transact(("Update", release), ("Update", run_ends), ("Update", grant)) is None:
+                return True
+            # Paused or halted, if the next attempt holds; if not, the lock is another's, or this one was made already.
+            close = close.without_grant
         refused = self._table.transact(("Update", _release(key, owner, close)), ("Update", _close(key, owner, close)))
         if refused is None:
             return True
@@ -127,17 +145,14 @@ class Runs:
         return load(Control, self._table.get(keys.control(job_class)) or {}, job_class=job_class)
 
     def set_pause(self, job_class: str, flag: Flag | None) -> None:
-        self._set(job_class, {"pause": flag})
+        self._stop(job_class, "pause", flag)
 
     def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
-        request = update_of(
-            keys.control(job_class), values=present({"pause": flag}), add={"version": 1}, condition=NOT_PAUSED
-        )
-        answer = self._table.update(request)
-        return isinstance(answer, Written) or answer.old.get("pause") == encode(flag)
+        found = self._stop(job_class, "pause", flag, condition=NOT_PAUSED)
+        return found is None or found == encode(flag)
 
     def set_halt(self, job_class: str, flag: Flag | None) -> None:
-        self._set(job_class, {"halt": flag})
+        self._stop(job_class, "halt", flag)
 
     def resume(self, job_class: str, flag: Flag) -> None:
         self._set(job_class, {"pause": None, "halt": None, "resumed": flag})
@@ -145,8 +160,33 @@ class Runs:
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
         self._set(job_class, {"webhook_closed": closed, "webhook_switched": flag})
 
-    def set_rate(self, job_class: str, override: RateOverride | None) -> None:
+    def set_rate(self, job_class: str, override: RateOverride) -> None:
         self._set(job_class, {"rate": override})
+
+    def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
+        request = update_of(
+            keys.control(job_class),
+            values=present({"slots": override}),
+            add={"version": 1},
+            condition=SLOTS_NEVER_SET if before is None else SLOTS_AS_READ,
+            was={} if before is None else {"slots": encode(before)},
+        )
+        answer = self._table.update(request)
+        return isinstance(answer, Written) or answer.old.get("slots") == encode(override)
+
+    def _stop(self, job_class: str, name: str, flag: Flag | None, *, condition: str = "") -> Attribute | None:
+        """Raise or lower a flag; what stands there instead, if the condition does not hold.
+
+        The allowance ends with the flag's own transaction. It is ended by itself before: submitters then find nothing
+        left, and do not contend with the transaction. A death in between has only let rows wait for their tick.
+        """
+        said = update_of(keys.control(job_class), values=present({name: flag}), add={"version": 1}, condition=condition)
+        if flag is None:
+            self._table.update(said)
+            return None
+        self._table.update(ended(job_class))
+        refused = self._table.transact(("Update", said), ("Update", ended(job_class)))
+        return refused[0].old[name] if refused is not None and isinstance(refused[0], Unmet) else None
 
     def _set(self, job_class: str, values: dict[str, object]) -> None:
         self._table.update(update_of(keys.control(job_class), values=present(values), add={"version": 1}))
@@ -177,20 +217,23 @@ def _planned(key: RunKey, owner: str, plan: TickMemory) -> tuple[dict[str, Any],
         condition=OPEN_AND_MINE,
         was={"state": encode(RunState.OPEN), "owner": encode(owner)},
     )
-    return run, _control_of_owner(key, owner, {"carry": plan.carry, "planned_at_ms": plan.planned_at_ms})
+    memory = {"carry": plan.carry, "planned_at_ms": plan.planned_at_ms, "recent": plan.recent}
+    return run, _control_of_owner(key, owner, memory)
 
 
-def _release(key: RunKey, owner: str, close: TickClose) -> dict[str, Any]:
+def _release(key: RunKey, owner: str, close: TickClose, *, condition: str = LOCK_MINE) -> dict[str, Any]:
     memory = {"recent": close.recent, "history": close.history, "measures": close.measures, "stage": close.stage}
-    return _control_of_owner(key, owner, {**memory, **_UNLOCKED})
+    return _control_of_owner(key, owner, {**memory, **_UNLOCKED}, condition=condition)
 
 
-def _control_of_owner(key: RunKey, owner: str, values: dict[str, object]) -> dict[str, Any]:
+def _control_of_owner(
+    key: RunKey, owner: str, values: dict[str, object], *, condition: str = LOCK_MINE
+) -> dict[str, Any]:
     return update_of(
         keys.control(key.job_class),
         values=present(values),
         add={"version": 1},
-        condition=LOCK_MINE,
+        condition=condition,
         was={"lock_owner": encode(owner), "lock_run_id": encode(key.run_id)},
     )
 

@@ -21,17 +21,21 @@ _UNITS: Final = {
     "Percent": MetricUnit.Percent,
     "Minutes": MetricUnit.NoUnit,
     "Ratio": MetricUnit.NoUnit,
+    "Usd": MetricUnit.NoUnit,
 }
-"""By the end of the name, first match first. CloudWatch has no unit for minutes and ratios; all else is counted."""
+"""By the end of the name, first match first. CloudWatch has no unit for minutes, ratios, money; all else is counted."""
 
 _PER_DOCUMENT: Final = MAX_METRICS - 1
 """At its own bound Powertools prints by itself, in the middle of what we are writing."""
 
 
 class EmfMetrics:
-    """A Powertools object per `emit`: a shared one would print two classes' values as one class's (TRAPS 28)."""
+    """A Powertools object per `emit`: a shared one would print two classes' values as one class's (TRAPS 28).
 
-    def __init__(self, namespace: str) -> None:
+    Without a namespace it is the function's own, POWERTOOLS_METRICS_NAMESPACE.
+    """
+
+    def __init__(self, namespace: str | None = None) -> None:
         self._namespace = namespace
 
     def emit(self, job_class: str, values: Mapping[str, float]) -> None:

@@ -75,6 +75,10 @@ def update_of(
     }
 
 
+class Conflict(LedgerUnavailable):
+    """Others' transactions held an item at every attempt: nothing was written."""
+
+
 class Table:
     """The table's name, its clients, and the retry of what passes by itself."""
 
@@ -122,7 +126,7 @@ class Table:
                 if not is_conflict(error):
                     raise
                 if pause_s is None:
-                    raise LedgerUnavailable("conflict") from error
+                    raise Conflict("conflict") from error
                 self.pause(pause_s)
         raise AssertionError("unreachable: the last attempt returns or raises")
 

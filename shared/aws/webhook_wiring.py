@@ -7,13 +7,14 @@ from functools import cache
 
 from shared.aws.clients import HASTY_LEDGER, Clients
 from shared.aws.log import JsonLog
+from shared.aws.metrics import EmfMetrics
 from shared.aws.secrets import SecretsManagerSecret
 from shared.aws.trigger import LambdaTrigger
 from shared.aws.wiring import wire
 from shared.config import Environment, load_settings, read_environment
 from shared.core.settings import Settings
 from shared.ports import Log
-from shared.usecases.admit import Door
+from shared.usecases.admit import Door, Witness
 from shared.usecases.tokens import Tokens
 
 
@@ -33,6 +34,11 @@ def door() -> Door:
     """This process's door, made when the first request asks for it."""
     environment = read_environment(os.environ)
     return open_door(environment, load_settings(environment.config_path))
+
+
+def witness() -> Witness:
+    """Who tells of a door that could not be built: its namespace is the environment's, not the settings'."""
+    return Witness(log=JsonLog(), metrics=EmfMetrics())
 
 
 def rotation() -> tuple[SecretsManagerSecret, Log]:

@@ -14,10 +14,10 @@ from shared.core.values import frozen
 
 
 def enter(match: Match, job: Job) -> MatchStep:
-    """The job joins the end of the line: eligible if it is its turn at once, behind otherwise."""
+    """The job joins the end of the line: as it is if it is its turn at once (waiting, or claimed where it spends live
+    allowance), behind otherwise."""
     seq = match.tail_seq + 1
-    state = State.WAITING if seq == match.head_seq else State.BEHIND
-    entering = replace(job, seq=seq, state=state)
+    entering = replace(job, seq=seq, state=job.state if seq == match.head_seq else State.BEHIND)
     return MatchStep(before=match, after=replace(match, tail_seq=seq), enters=entering)
 
 

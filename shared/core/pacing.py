@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
@@ -45,7 +45,8 @@ class Snapshot:
     without an upstream. `planned_at_ms` is when the last tick was planned, None before the first, which earns one
     interval. `waiting` counts eligible rows only. `in_flight` is what the index shows,
     `unseen` what it may not show yet: only the cap counts that, or rows that it does show would count twice. `paused`
-    means that control does not admit, `resumed` that an earlier owner of this run planned it already.
+    means that control does not admit, `resumed` that an earlier owner of this run planned it already. `returned` rows
+    of the last live allowance admitted nobody, `expected_live` ones are to be kept for what comes before the next tick.
     `sources` says of a field where its value came from, for `explain`: {"service_s": "p50 of 15 windows"}.
     """
 
@@ -65,6 +66,8 @@ class Snapshot:
     waiting: LaneCounts = field(default_factory=LaneCounts)
     in_flight: int = 0
     unseen: int = 0
+    returned: int = 0
+    expected_live: int = 0
     paused: bool = False
     resumed: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +84,8 @@ class Factor:
 
 @frozen
 class TickPlan:
-    """What the tick may do. `live` + `recovery` = min(`budget`, rows waiting) are to be claimed.
+    """What the tick may do. `live` and `recovery` rows are to be claimed, `granted` ones to be left to submitters:
+    together min(`budget`, rows waiting + rows expected).
 
     `edge_rows`, `level_rows` and `cap_rows` are the three terms whose minimum, at least 0, is the budget; the last two
     are negative where more is in flight than they allow. `carry` and `planned_at_ms` are what control must remember,
@@ -94,6 +98,7 @@ class TickPlan:
     budget: int
     live: int
     recovery: int
+    granted: int
     carry: Carry
     planned_at_ms: int
     edge_rows: int
@@ -122,7 +127,7 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
 
         rate   = min(upstream rate x share / calls per job, slots / service time, override)
         slots  = min(ready matches, concurrency)
-        budget = max(0, min(rate x elapsed + carry,
+        budget = max(0, min(rate x elapsed + carry + returned,
                             rate x (interval + lateness + service time) - in flight,
                             max_inflight - in flight - unseen))
 
@@ -131,10 +136,14 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
     up, and stops a second tick or one after a long outage. A pause gives 0 and freezes the carry, but not the time:
     nothing is earned while paused. A resumed run gives 0 and leaves the memory that its first owner stored as it is.
 
+    The live rows expected before the next tick share in the split as if they waited, behind those that do: what the
+    live lane gets beyond the rows that wait is granted. Rows granted and not spent are earned already, so they come
+    back whole, and beside what is earned since: a lane that kept rows for nobody has lent them until this tick.
+
     ValueError naming the field if a number is negative or not finite, or a share is above 1.
     """
     terms = _terms(snapshot, now_ms)
-    budget, live, recovery, carry = 0, 0, 0, snapshot.carry
+    budget, live, recovery, granted, carry = 0, 0, 0, 0, snapshot.carry
     if not (snapshot.resumed or snapshot.paused):
         budget = max(0, min(terms.edge, terms.level, terms.cap))
         parts = split(
@@ -142,9 +151,10 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
             carry=snapshot.carry,
             live_share=snapshot.live_share,
             ceiling_rows=min(terms.level, terms.cap),
-            waiting=snapshot.waiting,
+            waiting=replace(snapshot.waiting, live=snapshot.waiting.live + snapshot.expected_live),
         )
-        live, recovery, carry = parts.live, parts.recovery, parts.carry
+        live, recovery, carry = min(parts.live, snapshot.waiting.live), parts.recovery, parts.carry
+        granted = parts.live - live
     return TickPlan(
         rate_per_s=float(terms.rate),
         rate_binding=terms.rate_binding,
@@ -152,12 +162,13 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
         budget=budget,
         live=live,
         recovery=recovery,
+        granted=granted,
         carry=carry,
         planned_at_ms=snapshot.planned_at_ms if snapshot.resumed and snapshot.planned_at_ms is not None else now_ms,
         edge_rows=terms.edge,
         level_rows=terms.level,
         cap_rows=terms.cap,
-        binding=_binding(snapshot, terms, budget),
+        binding=_binding(snapshot, terms, budget, claimed=live + recovery),
         factors=tuple(_factors(snapshot, terms, budget)),
         snapshot=snapshot,
     )
@@ -178,7 +189,7 @@ def _terms(snapshot: Snapshot, now_ms: int) -> _Terms:
         + exact(snapshot.lateness_s, name="lateness_s")
         + exact(snapshot.service_s, name="service_s")
     )
-    earned_nrows = int(rate * elapsed * NANO)
+    earned_nrows = int(rate * elapsed * NANO) + snapshot.returned * NANO
     return _Terms(
         rate=rate,
         rate_binding=rate_binding,
@@ -212,13 +223,13 @@ def _slots(snapshot: Snapshot) -> int:
     return max(0, min(ready, snapshot.concurrency))
 
 
-def _binding(snapshot: Snapshot, terms: _Terms, budget: int) -> Binding:
+def _binding(snapshot: Snapshot, terms: _Terms, budget: int, *, claimed: int) -> Binding:
     """Of equal terms the edge is named, then the level. With nothing waiting, nothing else can be said to bind."""
     if snapshot.resumed:
         return Binding.RESUMED
     if snapshot.paused:
         return Binding.PAUSED
-    if snapshot.waiting.total < budget or snapshot.waiting.total == 0:
+    if claimed == snapshot.waiting.total < budget or snapshot.waiting.total == 0:
         return Binding.WAITING
     if terms.edge <= min(terms.level, terms.cap):
         return Binding.EDGE
@@ -242,6 +253,8 @@ def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]
         yield given(name, value, "does not apply" if value is None else "observed")
     yield given("in_flight", snapshot.in_flight, "index")
     yield given("unseen", snapshot.unseen, "recent admissions and moves that the index may not show")
+    yield given("returned", snapshot.returned, "what nobody spent of the last live allowance")
+    yield given("expected_live", snapshot.expected_live, "arrivals since the last plans, and a margin")
     yield given("waiting_live", snapshot.waiting.live, "index")
     yield given("waiting_recovery", snapshot.waiting.recovery, "index")
     yield given("carry_live_nrows", snapshot.carry.live, "control")
@@ -251,7 +264,7 @@ def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]
     results: tuple[tuple[str, float, str], ...] = (
         ("slots", _slots(snapshot), "min(ready_matches, concurrency)"),
         ("rate_per_s", float(terms.rate), f"bound by {terms.rate_binding}"),
-        ("edge_rows", terms.edge, "floor(rate_per_s x elapsed_s + carry)"),
+        ("edge_rows", terms.edge, "floor(rate_per_s x elapsed_s + carry) + returned"),
         ("level_rows", terms.level, "ceil(rate_per_s x (interval_s + lateness_s + service_s)) - in_flight"),
         ("cap_rows", terms.cap, "max_inflight - in_flight - unseen"),
         ("budget", budget, _budget_source(snapshot)),

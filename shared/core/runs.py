@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from shared.core.allowance import Grant
 from shared.core.flags import Flag
 from shared.core.measures import Measures
 from shared.core.model import MINUTE_MS, LaneCounts
-from shared.core.overrides import RateOverride
+from shared.core.overrides import RateOverride, SlotsOverride
 from shared.core.recovery import Stage
 from shared.core.values import frozen
 
@@ -25,7 +26,8 @@ REPAIR_MARK: Final = "+repair"
 """Ends the id of a repair: a tick of a class's own schedule that admits no run."""
 
 RECENT_ADMISSIONS: Final = 4
-"""Admissions that control remembers for the index's lag; more than one tick within it takes an overlap."""
+"""Admissions that control remembers for the index's lag: a tick's own, and what was spent just before it. More than one
+tick within the lag takes an overlap."""
 
 
 class RunState(StrEnum):
@@ -83,7 +85,7 @@ class Carry:
 
 @frozen
 class Admission:
-    """Rows that a tick admitted: counted as in flight while the index may not show them yet."""
+    """Rows that a tick or submitters admitted: counted as in flight while the index may not show them yet."""
 
     at_ms: int
     rows: int
@@ -95,7 +97,9 @@ class TickLine:
 
     `staged`: it ran at a part of its rate, in a staged recovery.
 
-    `facts` is what the plan was made from, beyond what stands here already (`core.tick_facts`).
+    `facts` is what the plan was made from, beyond what stands here already (`core.tick_facts`). `granted` rows of the
+    budget were left to submitters; `arrived` live rows had come since the plan before, None where nothing was planned.
+    `cost` is what was spent since the tick before (`core.cost.Spending`, packed); empty: not known.
     """
 
     run_id: str
@@ -117,6 +121,9 @@ class TickLine:
     rate_binding: str = ""
     staged: bool = False
     facts: str = ""
+    cost: str = ""
+    granted: int = 0
+    arrived: int | None = None
 
     @property
     def workable(self) -> int:
@@ -149,6 +156,7 @@ class Control:
     history: tuple[TickLine, ...] = ()
     measures: Measures | None = None
     rate: RateOverride | None = None
+    slots: SlotsOverride | None = None
     stage: Stage | None = None
 
     @property
@@ -160,12 +168,16 @@ class Control:
 class TickMemory:
     """What planning writes to control, before the first claim: a tick that dies after it has spent what it earned.
 
-    Written with the plan and not with the close, or the next tick would earn the same time once more (I1).
+    Written with the plan and not with the close, or the next tick would earn the same time once more (I1). For the same
+    reason it takes the record of the last allowance away: what was spent of it moves to `recent`, what was not is in
+    the budget, and `missed` rows have been counted as arrivals.
     """
 
     budget: int
     carry: Carry
     planned_at_ms: int
+    recent: tuple[Admission, ...] = ()
+    missed: int = 0
 
 
 @frozen
@@ -173,6 +185,7 @@ class TickClose:
     """What the closing transaction adds to control beside the lock's release.
 
     `skipped` is why the run closes as skipped: it was owned, and there was nothing that it could do. Empty: it closes.
+    `grant` is the new live allowance, None if there is none.
     """
 
     recent: tuple[Admission, ...]
@@ -180,6 +193,12 @@ class TickClose:
     measures: Measures | None
     stage: Stage | None = None
     skipped: str = ""
+    grant: Grant | None = None
+
+    @property
+    def without_grant(self) -> TickClose:
+        """The close of a class that was paused or halted meanwhile: nothing more of it may be admitted (I10)."""
+        return replace(self, grant=None, history=(*self.history[:-1], replace(self.history[-1], granted=0)))
 
 
 @frozen

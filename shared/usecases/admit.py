@@ -18,7 +18,7 @@ from shared.core.runs import WEBHOOK, RunKey
 from shared.core.settings import Settings
 from shared.core.values import frozen
 from shared.errors import LedgerUnavailable, SecretUnavailable, SecretUnusable, TriggerUnavailable
-from shared.ports import Ports, Trigger
+from shared.ports import Log, Metrics, Ports, Trigger
 from shared.usecases.tokens import Tokens
 
 NO_CLASS: Final = "unknown"
@@ -40,6 +40,14 @@ class Door:
     ports: Ports
     tokens: Tokens
     trigger: Trigger
+
+
+@frozen
+class Witness:
+    """What a fault is told through. It needs nothing that could be at fault: neither settings nor ports."""
+
+    log: Log
+    metrics: Metrics
 
 
 @frozen
@@ -71,15 +79,15 @@ class Reply:
 def receive(door: Door, event: object) -> Reply:
     """Judge one request and, where it is due, admit the run that it asks for."""
     verdict = _verdict(door, request_of(event))
-    _count(door.ports, verdict)
+    _count(Witness(log=door.ports.log, metrics=door.ports.metrics), verdict)
     return _reply(verdict)
 
 
-def failed(ports: Ports, error: Exception) -> Reply:
+def failed(witness: Witness, error: Exception) -> Reply:
     """The answer to a fault of ours. Only its kind is logged: its message could hold what a caller sent."""
-    ports.log.event("webhook_fault", error=type(error).__name__)
+    witness.log.event("webhook_fault", error=type(error).__name__)
     verdict = Rejected(reason=Reason.FAULT)
-    _count(ports, verdict)
+    _count(witness, verdict)
     return _reply(verdict)
 
 
@@ -120,17 +128,17 @@ def _start(door: Door, key: RunKey) -> None:
         door.ports.log.event("trigger_unavailable", job_class=key.job_class, run=key.run_id)
 
 
-def _count(ports: Ports, verdict: Accepted | Rejected) -> None:
+def _count(witness: Witness, verdict: Accepted | Rejected) -> None:
     """Labelled by class and reason only; the reason is in the metric's name, because a class is its one dimension."""
     match verdict:
         case Accepted(key=key, created=created):
             name = "WebhookAccepted" if created else "WebhookDeduplicated"
-            ports.metrics.emit(key.job_class, {name: 1})
-            ports.log.event("webhook_accepted", job_class=key.job_class, run=key.run_id, first=created)
+            witness.metrics.emit(key.job_class, {name: 1})
+            witness.log.event("webhook_accepted", job_class=key.job_class, run=key.run_id, first=created)
         case Rejected(reason=reason):
             job_class = verdict.job_class or NO_CLASS
-            ports.metrics.emit(job_class, {"WebhookRefused": 1, refused_metric(reason): 1})
-            ports.log.event("webhook_refused", job_class=job_class, reason=reason.value, status=verdict.status)
+            witness.metrics.emit(job_class, {"WebhookRefused": 1, refused_metric(reason): 1})
+            witness.log.event("webhook_refused", job_class=job_class, reason=reason.value, status=verdict.status)
 
 
 def refused_metric(reason: Reason) -> str:

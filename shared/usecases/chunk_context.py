@@ -42,6 +42,8 @@ class WorkerContext:
         self._tally = tally
         self._job = job
         self._calls = 0
+        self.answered_calls = 0
+        """Those that gave what was asked for: an upstream bills them, whatever becomes of the chunk."""
         self._slots_ms: list[float] = []
         self._waited = False
 
@@ -65,6 +67,7 @@ class WorkerContext:
         if self._upstream is None or calls == 0:
             return
         now_ms = self._ports.clock.now_ms()
+        self._tally.add(stats.RESERVATIONS)
         answer = self._ports.limiter.reserve(self._upstream, calls=calls, now_ms=now_ms, latest_ms=latest_ms)
         if isinstance(answer, NoRoom):
             raise PermitUnavailable(int(answer.free_at_ms))
@@ -80,7 +83,9 @@ class WorkerContext:
         self._calls += 1
         self._tally.add(stats.CALLS)
         timeout_s = min(self._upstream.timeout_s, max(0.1, self._lease.remaining_s))
-        return self._ports.upstream.call(self._upstream, body, idempotency_key=key, timeout_s=timeout_s)
+        answer = self._ports.upstream.call(self._upstream, body, idempotency_key=key, timeout_s=timeout_s)
+        self.answered_calls += 1
+        return answer
 
     def _await_slot(self, upstream: UpstreamSettings) -> None:
         """Sleep until the next permit's slot; reserve another if there is none, or if it is void."""

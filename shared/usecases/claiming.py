@@ -53,6 +53,7 @@ def claim_and_send(
             stop_ms=stop_ms,
             taken=inflight,
             service_s=service_s,
+            slots=plan.snapshot.concurrency,
         )
         for priority in reversed(range(settings.priorities)):
             rows, messages = claimer.run(priority, left)
@@ -101,6 +102,7 @@ class _Claimer:
     lane: Lane
     stop_ms: int
     service_s: float
+    slots: int
     taken: Counter[str]
     """Rows in flight per match, this tick's claims included: FIFO serialises a match, so more would only wait."""
 
@@ -131,7 +133,7 @@ class _Claimer:
     def _choose(self, reader: _Reader, want: int, budget: int) -> list[Nominee]:
         """The next rows to claim. Reading goes on while the pages in hand would leave slots idle behind few matches."""
         series = selection.hard_cap(self.settings.tick_interval_s, self.service_s)
-        fair = min(series, selection.fair_cap(budget, self.settings.slots))
+        fair = min(series, selection.fair_cap(budget, self.slots))
         while not reader.exhausted and not selection.enough(
             selection.per_match(reader.read), budget=want, cap=fair, in_flight_by_match=self.taken
         ):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from shared.core import stats
 from shared.core.abort import Abort
+from shared.core.allowance import Allowance, Arrived, expected_rows
 from shared.core.measures import Measures, measure
 from shared.core.model import Counts, Nominee
-from shared.core.overrides import rate_bound
+from shared.core.overrides import override_sources, rate_bound, slots_in_force
 from shared.core.pacing import Snapshot
+from shared.core.prices import PRICES, Prices, prices_with
 from shared.core.recovery import Stage
-from shared.core.runs import Control
+from shared.core.runs import Admission, Control
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.core.stats import StatsWindow
 from shared.core.values import frozen
@@ -34,6 +37,8 @@ class Gathered:
     """Everything that the decision needs, as read after the lock was taken."""
 
     control: Control
+    allowance: Allowance
+    """The last one, withdrawn, with the record of what became of it."""
     upstream: UpstreamSight | None
     measures: Measures
     counts: Counts
@@ -43,6 +48,9 @@ class Gathered:
     now_ms: int
     stage: Stage | None = None
     abort: Abort | None = None
+    prices: Prices = PRICES
+    spend_usd: float | None = None
+    """What the abort rule judged, if the class was judged."""
 
     @property
     def oldest_age_s(self) -> int:
@@ -54,16 +62,27 @@ class Gathered:
         return self.counts.eligible.total + self.counts.later + self.counts.behind + len(self.inflight)
 
     @property
+    def recent(self) -> tuple[Admission, ...]:
+        """What was admitted lately, by ticks and from the allowance just before it was withdrawn."""
+        spent = self.allowance.used_since(self.now_ms - INDEX_LAG_MS)
+        return (*self.control.recent, Admission(at_ms=self.now_ms, rows=spent)) if spent else self.control.recent
+
+    @property
     def unseen_rows(self) -> int:
         """What the index may not show yet: fresh admissions, and rows on their way between two of its entries."""
         horizon = self.now_ms - INDEX_LAG_MS
-        recent = sum(admission.rows for admission in self.control.recent if admission.at_ms > horizon)
+        recent = sum(admission.rows for admission in self.recent if admission.at_ms > horizon)
         moved = stats.total(self.windows[:1], *stats.MOVES)
         return recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
 
 
 def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> Gathered:
-    """Read control first: a pause that is committed after this read waits until this tick has let go of the lock."""
+    """Withdraw the allowance before anything is counted, or rows would be admitted that no count can have seen (I1).
+
+    Read control first of all that is read: a pause that is committed after it waits until this tick has let go of the
+    lock.
+    """
+    allowance = ports.ledger.withdraw(settings.name)
     control = ports.ledger.read_control(settings.name)
     now_ms = ports.clock.now_ms()
     counts = count_rows(ports, settings, now_ms)
@@ -71,12 +90,14 @@ def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | N
     windows = ports.ledger.read_stats(settings.name, windows_ms=_closed_windows(now_ms))
     seen = Gathered(
         control=control,
+        allowance=allowance,
         upstream=_upstream(ports, settings, upstream, control, now_ms),
         measures=measure(windows, settings, last=control.measures),
         counts=counts,
         inflight=inflight,
         windows=windows,
         now_ms=now_ms,
+        prices=prices_with(upstream),
     )
     stage = stage_of(
         settings,
@@ -106,7 +127,7 @@ def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Sn
         lateness_s=settings.lateness_s,
         live_share=settings.live_share,
         max_inflight=settings.max_inflight,
-        concurrency=settings.slots,
+        concurrency=slots_in_force(seen.control.slots, configured=settings.slots),
         upstream_rate_per_s=None if upstream is None else upstream.rate_per_s,
         upstream_share=settings.upstream_share if upstream is None else upstream.share,
         calls_per_job=measures.calls_per_job.value,
@@ -117,16 +138,28 @@ def snapshot_of(settings: ClassSettings, seen: Gathered, *, resumed: bool) -> Sn
         waiting=seen.counts.eligible,
         in_flight=len(seen.inflight),
         unseen=seen.unseen_rows,
+        returned=seen.allowance.unspent,
+        expected_live=expected_rows(_arrived(seen), interval_s=settings.tick_interval_s),
         paused=not seen.control.admits,
         resumed=resumed,
         sources={
             "calls_per_job": measures.calls_per_job.source,
             "service_s": measures.service_s.source,
             **({} if upstream is None else {"upstream_rate_per_s": upstream.source}),
-            **({} if seen.control.rate is None else {"override_rate_per_s": "set by an operator"}),
+            **override_sources(seen.control.rate, seen.control.slots, now_ms=seen.now_ms),
         },
     )
     return staged(snapshot, seen.stage)
+
+
+def _arrived(seen: Gathered) -> list[Arrived]:
+    """What came between the plans that control remembers, and since the last of them, oldest first."""
+    plans = [(line.at_ms, line.arrived) for line in seen.control.history if line.arrived is not None]
+    plans.append((seen.now_ms, seen.allowance.arrived))
+    firsts = [Arrived(rows=plans[0][1], elapsed_ms=0)]
+    return firsts + [
+        Arrived(rows=rows, elapsed_ms=at_ms - before_ms) for (before_ms, _), (at_ms, rows) in pairwise(plans)
+    ]
 
 
 def _closed_windows(now_ms: int) -> list[int]:

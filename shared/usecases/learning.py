@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from shared.core import stats
-from shared.core.rate import Learned, WindowCounts, first, learn_all, rate_in_force
+from shared.core.rate import Learned, first, learn_all, rate_in_force
+from shared.core.rate_windows import WindowCounts
 from shared.core.settings import ClassSettings, UpstreamSettings
 from shared.core.stats import StatsWindow
 from shared.core.values import frozen

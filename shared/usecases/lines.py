@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from shared.core import lifecycle, ordering
+from shared.core.allowance import Allowance
 from shared.core.model import Created, Job, Lost, Match, MatchChanged, Move, OutputTaken, State, Stepped, same_work
 from shared.core.ordering import Turn
 from shared.core.settings import ClassSettings
+from shared.core.values import frozen
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 
@@ -20,15 +23,33 @@ FLAGS_FRESH_MS: Final = 2_000
 _TRIES: Final = 20
 
 
-def join_line(ports: Ports, job: Job) -> Created:
-    """Create the job at the end of its match's line; the same id again changes nothing. Atomic with the line."""
+@frozen
+class Joined:
+    """What became of the job, and the row as it was created (as it was asked for, if it was not)."""
+
+    created: Created
+    job: Job
+
+
+Claim: TypeAlias = tuple[Job, Allowance | None]
+"""A job as it may enter an empty line, and the allowance that it takes a row of if it enters claimed."""
+
+
+def join_line(ports: Ports, job: Job, claimed: Callable[[Job], Claim] | None = None) -> Joined:
+    """Create the job at the end of its match's line; the same id again changes nothing. Atomic with the line.
+
+    `claimed` is asked once it would be its turn at once, and may claim it from the live allowance.
+    """
     for _ in range(_TRIES):
         existing = ports.ledger.read_job(job.job_id)
         if existing is not None:
-            return Created.EXISTING if same_work(existing, job) else Created.DIFFERENT
+            return Joined(created=Created.EXISTING if same_work(existing, job) else Created.DIFFERENT, job=job)
         match = ports.ledger.read_match(job.job_class, job.match_id)
-        if isinstance(ports.ledger.step_match(ordering.enter(match, job)), Stepped):
-            return Created.CREATED
+        entering, allowance = claimed(job) if claimed is not None and match.empty else (job, None)
+        step = ordering.enter(match, entering)
+        if isinstance(ports.ledger.step_match(step, spends=allowance), Stepped):
+            assert step.enters is not None
+            return Joined(created=Created.CREATED, job=step.enters)
     raise LedgerUnavailable("the match is too busy")
 
 

@@ -15,6 +15,7 @@ from shared.core.values import frozen
 from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress
 from shared.kind import Chunk, Kind
 from shared.ports import Jitter, Ports
+from shared.usecases.attempt import Attempt
 from shared.usecases.chunk_context import WorkerContext
 from shared.usecases.class_watch import ClassWatch
 from shared.usecases.endings import ending_of, tell_everyone
@@ -72,10 +73,14 @@ class _Work:
         self._ports = run.ports
         self._lease = lease
         self._marked = False
+        self._again = False
+        self._attempt: Attempt | None = None
         self._large_payload: str | None = None
 
     def run(self, job: Job, delivery: Delivery, *, fresh: bool) -> bool:
         if delivery.receive_count > 1:
+            self._again = True
+            self._run.tally.add(stats.REDELIVERIES)
             marked = self._mark(job, delivery)
             if marked is None:
                 return True
@@ -83,6 +88,7 @@ class _Work:
         try:
             return self._chunks(job, fresh=fresh)
         except (LedgerUnavailable, LeaseEnded):
+            self._waste()
             if self._marked:
                 self._ports.ledger.move(lifecycle.unmark(job, nonce=self._run.nonce))
             raise
@@ -125,6 +131,8 @@ class _Work:
                 return self._failed(job, error)
             fresh = False
             after = self._commit(job, chunk, output)
+            if self._attempt is not None:
+                self._attempt.committed(output, last=chunk.next_cursor is None)
             if isinstance(after, bool):
                 return after
             job = after
@@ -136,9 +144,10 @@ class _Work:
         context.reserve_permits(run.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
         self._check_lease()
         run.tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)
-        begun_ms = self._now()
+        self._attempt = attempt = Attempt(run.ports, run.tally, context, again=self._again)
+        self._again = False
         chunk = run.kind.process_chunk(job, job.cursor, context)
-        run.tally.chunk(self._now() - begun_ms)
+        run.tally.chunk(attempt.took_ms)
         run.tally.flush_if_due()
         return chunk
 
@@ -208,6 +217,7 @@ class _Work:
 
     def _failed(self, job: Job, error: Exception) -> bool:
         run = self._run
+        self._waste()
         tell_everyone(error, run.ports, run.settings, run.upstream, run.tally)
         move, counter = ending_of(error, job, run.settings, now_ms=self._now(), jitter=run.jitter(), nonce=run.nonce)
         reason = move.changes["last_error"]
@@ -234,10 +244,15 @@ class _Work:
         self._run.tally.add(counter)
         return send_jobs(self._ports, [result.job]) == 1
 
+    def _waste(self) -> None:
+        if self._attempt is not None:
+            self._attempt.wasted()
+
     def _not_won(self, job: Job | None, result: Lost | OutputTaken) -> bool:
         """Rule 2: a loser stops. An output that exists while the cursor still matches is a cycle in the job's code."""
         if job is not None and isinstance(result, OutputTaken):
             return self._failed(job, NoProgress())
+        self._waste()
         self._run.tally.add(stats.LOST_RACES)
         return True
 

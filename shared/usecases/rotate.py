@@ -38,7 +38,7 @@ class SecretVersions(Protocol):
 
 
 def rotate(versions: SecretVersions, log: Log, *, step: str, version: str, new_value: Callable[[], str]) -> None:
-    """One step. Raises `RotationRefused` where it does not fit what is stored: the rotation is then tried again."""
+    """One step. Raises `RotationRefused` where it does not fit what is stored: what is current stays so."""
     stages = versions.stages()
     if version not in stages:
         raise RotationRefused("unknown_version")

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from shared.core.model import Created, Job, NewJob
+from shared.core.model import Created, Job, NewJob, State
 from shared.core.settings import Settings
 from shared.core.values import frozen
 from shared.errors import InvalidInput
 from shared.ports import Ports
 from shared.usecases.admission import Admitted, admit
-from shared.usecases.lines import join_line
+from shared.usecases.lines import Joined, join_line
+from shared.usecases.sending import send_jobs
+from shared.usecases.spending import AT_ONCE, claimed, count_missed, spend
 
 BATCH: Final = 25
 """Rows of one conditional request to the ledger."""
@@ -55,8 +57,13 @@ Wave: TypeAlias = list[tuple[int, Admitted]]
 """Rows with their positions in what was submitted, no id twice."""
 
 
-def submit_jobs(ports: Ports, settings: Settings, jobs: Iterable[NewJob], *, nonce: str = "") -> SubmitReport:
-    """Create each job's row as waiting, unless its id is there already. For producers; `jobs` may be a generator.
+def submit_jobs(
+    ports: Ports, settings: Settings, jobs: Iterable[NewJob], *, nonce: str = "", spends: bool = True
+) -> SubmitReport:
+    """Create each job's row, unless its id is there already. For producers; `jobs` may be a generator.
+
+    Rows wait for their tick, but for live ones of a submission of at most `AT_ONCE` rows: as many of them as the class
+    has live allowance for are admitted and sent at once. Not if `spends` is False.
 
     The same id with other contents is refused and the first one stands; class, match, payload and priority are its
     contents, the due time is not. A job that is not valid is refused by name and the others go on. Payloads above
@@ -72,7 +79,8 @@ def submit_jobs(ports: Ports, settings: Settings, jobs: Iterable[NewJob], *, non
 
     rows = admitted(ports, settings, enumerate(jobs), refuse=refuse)
     for number, wave in enumerate(waves(rows)):
-        report.add(create_wave(ports, settings, wave, nonce=wave_nonce(nonce, number)))
+        at_once = spends and len(wave) <= AT_ONCE
+        report.add(create_wave(ports, settings, wave, nonce=wave_nonce(nonce, number), spends=at_once))
     report.refused.sort(key=lambda refusal: refusal.position)
     return report
 
@@ -117,13 +125,16 @@ def waves(rows: Iterable[tuple[int, Admitted]]) -> Iterator[Wave]:
         yield wave
 
 
-def create_wave(ports: Ports, settings: Settings, wave: Wave, *, nonce: str) -> SubmitReport:
-    """Objects first, then rows: a row never points at nothing. Doing it again changes nothing and says the same."""
+def create_wave(ports: Ports, settings: Settings, wave: Wave, *, nonce: str, spends: bool = False) -> SubmitReport:
+    """Objects first, then rows: a row never points at nothing. Doing it again changes nothing and says the same.
+
+    `spends`: live rows may take what there is of the live allowance.
+    """
     bodies = {row.job.payload_key: row.body for _, row in wave if row.body is not None}
     ports.parallel.map(lambda each: _put(ports, *each), list(bodies.items()))
     jobs = [replace(row.job, nonce=nonce) for _, row in wave]
     report = SubmitReport()
-    for (position, _), answer in zip(wave, _create(ports, settings, jobs), strict=True):
+    for (position, _), answer in zip(wave, _create(ports, settings, jobs, spends=spends), strict=True):
         if answer is Created.CREATED:
             report.created += 1
         elif answer is Created.EXISTING:
@@ -133,26 +144,42 @@ def create_wave(ports: Ports, settings: Settings, wave: Wave, *, nonce: str) -> 
     return report
 
 
-def _create(ports: Ports, settings: Settings, jobs: Sequence[Job]) -> list[Created]:
+def _create(ports: Ports, settings: Settings, jobs: Sequence[Job], *, spends: bool) -> list[Created]:
     """Unordered rows in batches; those of an ordered match one after the other, in the order of their submission."""
+    at_once = spend(ports, settings, jobs) if spends else set()
 
-    def create(part: list[int]) -> list[Created]:
+    def create(part: list[int]) -> list[Joined]:
         rows = [jobs[place] for place in part]
         if settings.classes[rows[0].job_class].ordered:
-            return [join_line(ports, row) for row in rows]
-        return ports.ledger.create(rows)
+            return [_join(ports, settings, row, spends=spends) for row in rows]
+        return [Joined(created=made, job=row) for made, row in zip(ports.ledger.create(rows), rows, strict=True)]
 
-    parts = _parts(settings, jobs)
-    answers: dict[int, Created] = {}
-    for part, created in zip(parts, ports.parallel.map(create, parts), strict=True):
-        answers |= dict(zip(part, created, strict=True))
+    parts = _parts(settings, jobs, but=at_once)
+    answers = dict.fromkeys(at_once, Created.CREATED)
+    waiting: list[Job] = []
+    for part, joined in zip(parts, ports.parallel.map(create, parts), strict=True):
+        answers |= {place: each.created for place, each in zip(part, joined, strict=True)}
+        waiting += [each.job for each in joined if each.created is Created.CREATED]
+    if spends:
+        count_missed(ports, settings, waiting)
     return [answers[place] for place in range(len(jobs))]
 
 
-def _parts(settings: Settings, jobs: Sequence[Job]) -> list[list[int]]:
+def _join(ports: Ports, settings: Settings, job: Job, *, spends: bool) -> Joined:
+    if not spends:
+        return join_line(ports, job)
+    joined = join_line(ports, job, lambda row: claimed(ports, settings, row))
+    if joined.job.state is State.QUEUED and joined.created is Created.CREATED:
+        send_jobs(ports, [joined.job])
+    return joined
+
+
+def _parts(settings: Settings, jobs: Sequence[Job], *, but: set[int]) -> list[list[int]]:
     batches: list[list[int]] = []
     lines: dict[tuple[str, str], list[int]] = {}
     for place, job in enumerate(jobs):
+        if place in but:
+            continue
         if settings.classes[job.job_class].ordered:
             lines.setdefault((job.job_class, job.match_id), []).append(place)
         elif batches and len(batches[-1]) < BATCH:

@@ -22,7 +22,7 @@ class Tally:
         self._shard = shard
         self._lock = Lock()
         self._windows: dict[int, Counter[str]] = {}
-        self._flushed_ms = ports.clock.now_ms()
+        self._flushed_ms = self._looked_ms = ports.clock.now_ms()
         self.longest_chunk_ms = 0
         """The longest chunk that this invocation has seen."""
 
@@ -38,7 +38,13 @@ class Tally:
         self.add(stats.bucket_name(duration_ms))
 
     def flush_if_due(self) -> None:
-        if self._ports.clock.now_ms() - self._flushed_ms >= FLUSH_EVERY_MS:
+        """Between two chunks: every 30 s, and when the next chunk, with its wait for permits, may not end before the
+        minute does, at whose end a tick judges what was counted."""
+        now_ms = self._ports.clock.now_ms()
+        unflushed_ms, lap_ms = now_ms - self._flushed_ms, max(self.longest_chunk_ms, now_ms - self._looked_ms)
+        self._looked_ms = now_ms
+        minute_ends = stats.window_of(now_ms + lap_ms) != stats.window_of(now_ms)
+        if unflushed_ms >= FLUSH_EVERY_MS or (minute_ends and unflushed_ms >= lap_ms):
             self.flush()
 
     def flush(self) -> None:
@@ -47,6 +53,7 @@ class Tally:
             windows, self._windows = self._windows, {}
         self._flushed_ms = self._ports.clock.now_ms()
         for window_ms, counters in windows.items():
+            counters[stats.FLUSHES] += 1
             try:
                 self._ports.ledger.add_stats(self._job_class, window_ms=window_ms, shard=self._shard, counters=counters)
             except LedgerUnavailable:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from shared.core import tick_facts
+from shared.core.allowance import Grant
 from shared.core.eta import drain_eta
 from shared.core.pacing import TickPlan, plan_tick
 from shared.core.runs import (
@@ -32,6 +33,7 @@ from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 from shared.usecases.aborting import stop_if_harmful
 from shared.usecases.claiming import claim_and_send
+from shared.usecases.costing import cost_of_tick
 from shared.usecases.gathering import Gathered, gather, snapshot_of
 from shared.usecases.metering import emit_tick
 from shared.usecases.sweeping import sweep
@@ -152,11 +154,12 @@ def _close(
     skipped: str,
 ) -> TickReport:
     eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused, later=line.later)
-    said = replace(line, eta_s=eta.seconds)
-    close = replace(_close_of(ports, seen, said), skipped=skipped)
+    cost = cost_of_tick(ports, settings, seen, line)
+    said = replace(line, eta_s=eta.seconds, cost="" if cost is None else cost.packed())
+    close = replace(_close_of(ports, settings, key, seen, said), skipped=skipped)
     closed = ports.ledger.close_run(key, owner=request.nonce, close=close)
     if closed:
-        emit_tick(ports, settings, seen, said, eta)
+        emit_tick(ports, settings, seen, said, eta, cost)
     return TickReport(
         run_id=key.run_id,
         outcome="closed" if closed else "lost",
@@ -207,16 +210,33 @@ def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirm
         eta_s=None,
         staged=seen.stage is not None,
         facts=tick_facts.pack(plan.snapshot),
+        granted=plan.granted,
+        arrived=None if plan.snapshot.resumed else seen.allowance.arrived,
     )
 
 
 def _memory(seen: Gathered, plan: TickPlan) -> TickMemory:
-    return TickMemory(budget=plan.budget, carry=plan.carry, planned_at_ms=seen.now_ms)
+    """What was spent of the last allowance moves to `recent` here, what was not is in the budget, once and for all."""
+    return TickMemory(
+        budget=plan.budget,
+        carry=plan.carry,
+        planned_at_ms=seen.now_ms,
+        recent=seen.recent[-RECENT_ADMISSIONS:],
+        missed=seen.allowance.missed,
+    )
 
 
-def _close_of(ports: Ports, seen: Gathered, line: TickLine) -> TickClose:
-    recent = seen.control.recent
+def _close_of(ports: Ports, settings: ClassSettings, key: RunKey, seen: Gathered, line: TickLine) -> TickClose:
+    now_ms, recent = ports.clock.now_ms(), seen.recent
     if line.admitted:
-        recent = (*recent, Admission(at_ms=ports.clock.now_ms(), rows=line.admitted))[-RECENT_ADMISSIONS:]
-    history = (*seen.control.history, line)[-HISTORY_TICKS:]
-    return TickClose(recent=recent, history=history, measures=seen.measures, stage=seen.stage)
+        recent = (*recent, Admission(at_ms=now_ms, rows=line.admitted))
+    grant = Grant.of(
+        line.granted, run_id=key.run_id, at_ms=now_ms, minute_ms=key.minute_ms, interval_s=settings.tick_interval_s
+    )
+    return TickClose(
+        recent=recent[-RECENT_ADMISSIONS:],
+        history=(*seen.control.history, line)[-HISTORY_TICKS:],
+        measures=seen.measures,
+        stage=seen.stage,
+        grant=grant if line.granted else None,
+    )

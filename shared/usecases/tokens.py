@@ -13,6 +13,8 @@ from shared.ports import Clock
 CACHE_MS: Final = 60_000
 REFRESH_MS: Final = 10_000
 """At most one look at the store in this time for tokens that do not match: a wrong one must not cost a request each."""
+FAILED_MS: Final = 1_000
+"""How long a look that failed stands for the next ones: a store in trouble must not be asked by every request."""
 
 
 @frozen
@@ -38,6 +40,7 @@ class Tokens:
         self._accepted: tuple[bytes, ...] = ()
         self._read_ms: int | None = None
         self._tried_ms: int | None = None
+        self._failed_ms: int | None = None
 
     def accepts(self, token: bytes) -> bool:
         """Whether the token is the current or the previous secret.
@@ -67,8 +70,12 @@ class Tokens:
         return True
 
     def _read(self, now_ms: int) -> None:
+        if _within(self._failed_ms, FAILED_MS, now_ms):
+            raise SecretUnavailable("asked a moment ago")
         self._tried_ms = now_ms
+        self._failed_ms = now_ms  # until it has answered
         stored = self._store.read()
+        self._failed_ms = None
         current, previous = usable_secret(stored.current), usable_secret(stored.previous)
         # A previous one alone opens nothing: without a current secret somebody has broken it, and should hear of it.
         self._accepted = () if current is None else (current, *([] if previous is None else [previous]))

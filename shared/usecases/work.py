@@ -33,6 +33,7 @@ def work(
     FIFO order would break. With a redelivery among them everything runs one at a time, so that a crash is proven
     against the one chunk that ran.
     """
+    begun_ms = ports.clock.now_ms()
     tally = Tally(ports, settings.name, shard=_stats_shard(nonce))
     run = Invocation(
         ports=ports,
@@ -49,6 +50,13 @@ def work(
         run.watch.load()
     except LedgerUnavailable:
         return [delivery.message_id for delivery in deliveries]
+    failed = _work_all(run, deliveries)
+    _count_invocation(run, messages=len(deliveries), took_ms=ports.clock.now_ms() - begun_ms)
+    tally.flush()
+    return failed
+
+
+def _work_all(run: Invocation, deliveries: Sequence[Delivery]) -> list[str]:
     groups = _groups(deliveries)
     early = len(deliveries) > 1
 
@@ -57,15 +65,22 @@ def work(
             if not work_message(run, delivery, fresh=fresh and position == 0):
                 return [failed.message_id for failed in group[position:]]
             if early:
-                _delete(ports, delivery)
+                _delete(run.ports, delivery)
         return []
 
     if any(delivery.receive_count > 1 for delivery in deliveries):
         failed = [work_group(group, fresh=number == 0) for number, group in enumerate(groups)]
     else:
-        failed = ports.parallel.map(work_group, groups)
-    tally.flush()
+        failed = run.ports.parallel.map(work_group, groups)
     return [message_id for ids in failed for message_id in ids]
+
+
+def _count_invocation(run: Invocation, *, messages: int, took_ms: int) -> None:
+    """What is billed of an invocation, with its other counters: no write of its own."""
+    run.tally.add(stats.INVOCATIONS)
+    run.tally.add(stats.MESSAGES, messages)
+    run.tally.add(stats.WORKER_MS, max(0, took_ms))
+    run.tally.add(stats.CLASS_READS, run.watch.reads)
 
 
 def _groups(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:

@@ -70,8 +70,8 @@ def test_the_sdk_does_not_print_requests_at_debug(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     assert Clients().dynamodb is not None
 
-    for name in module._QUIET:
-        assert logging.getLogger(name).getEffectiveLevel() >= logging.WARNING
+    for name in module._QUOTING:
+        assert logging.getLogger(name).getEffectiveLevel() >= logging.ERROR
 
 
 # -- errors

@@ -9,11 +9,14 @@ import pytest
 
 from shared.aws.items import encode
 from shared.aws.keys import Attribute
+from shared.core.overrides import RateOverride, SlotsOverride
 from shared.core.runs import HISTORY_TICKS, Control, Taken
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.runs import CLOSE, FLAG, KEY, NEXT, PLAN, RATE, STAGE, a_line, take
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
+
+SLOTS = SlotsOverride(slots=6, flag=FLAG, before=20)
 
 # -- pause and halt
 
@@ -72,8 +75,34 @@ def test_an_operators_rate_changes_nothing_else_and_outlasts_pause_resume_and_ti
     assert admitted.read_control(CLASS).rate == RATE
     admitted.set_rate(CLASS, replace(RATE, until_ms=None))
     assert admitted.read_control(CLASS).rate == replace(RATE, until_ms=None)
-    admitted.set_rate(CLASS, None)
-    assert admitted.read_control(CLASS).rate is None
+    cleared = RateOverride(rate_per_s=None, flag=FLAG)
+    admitted.set_rate(CLASS, cleared)
+    assert admitted.read_control(CLASS).rate == cleared
+
+
+def test_an_operators_slots_change_nothing_else_and_outlast_ticks(admitted: Ledger) -> None:
+    take(admitted)
+    before = admitted.read_control(CLASS)
+    assert admitted.set_slots(CLASS, SLOTS, before=None)
+    assert replace(admitted.read_control(CLASS), version=before.version) == replace(before, slots=SLOTS)
+
+    admitted.set_pause(CLASS, FLAG)
+    admitted.resume(CLASS, FLAG)
+    admitted.close_run(KEY, owner="one", close=CLOSE)
+    assert admitted.read_control(CLASS).slots == SLOTS
+    verified = replace(SLOTS, verified_ms=NOW_MS)
+    assert admitted.set_slots(CLASS, verified, before=SLOTS)
+    assert admitted.set_slots(CLASS, verified, before=SLOTS), "our own, whose answer was lost"
+    assert admitted.read_control(CLASS).slots == verified
+
+
+def test_of_two_operators_who_set_slots_one_wins(ledger: Ledger) -> None:
+    other = replace(SLOTS, slots=9)
+    assert ledger.set_slots(CLASS, SLOTS, before=None)
+    assert not ledger.set_slots(CLASS, other, before=None)
+    assert ledger.set_slots(CLASS, other, before=SLOTS)
+    assert not ledger.set_slots(CLASS, replace(SLOTS, slots=None), before=SLOTS)
+    assert ledger.read_control(CLASS).slots == other
 
 
 def test_a_close_stores_the_stage_and_a_later_one_drops_it(admitted: Ledger) -> None:

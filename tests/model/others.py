@@ -123,9 +123,12 @@ def _operate(setup: Setup, world: World, me: Operator) -> Step:
 
 
 def pause_command(setup: Setup, world: World) -> Iterator[Step]:
-    """Set the flag; say "committed" once no earlier tick owns the lock and no handover can still go by old flags."""
+    """Set the flag, which ends the allowance (it may be ended by itself before); say "committed" once no earlier tick
+    owns the lock and no handover can still go by old flags."""
     pause, owner = world.control
     if pause == "no":
+        if world.allowance:
+            yield Step("pause: the allowance ends first", world._replace(allowance=0))
         left = 0 if setup.keeps("a pause zeroes the allowance") else world.allowance
         flagged = world._replace(control=Control("flag", world.lock.owner), allowance=left)
         yield Step("pause: flag set", flagged)

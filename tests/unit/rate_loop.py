@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
-from shared.core.rate import Learned, WindowCounts, learn_all
+from shared.core.rate import Learned, learn_all
+from shared.core.rate_windows import WindowCounts
 from shared.core.settings import UpstreamSettings
 
 MINUTE_S = 60

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functions.worker.kinds.document_classification import BLANK, MAX_CHARS, MAX_RECORD_BYTES, blanked, process_chunk
-from shared.core.stats import TOKENS
+from shared.core.stats import INPUT_TOKENS, OUTPUT_TOKENS
 from shared.errors import BadAnswer, BadPayload, ConfigError, ObjectMissing, SluiceError
 from tests.content.records import CANARIES, LABELS, LETTER, PATIENT, record
 from tests.unit.chunks import FakeContext, a_job, run_to_end
@@ -36,7 +36,7 @@ def test_a_record_gets_its_label_once_whoever_asks_again() -> None:
     context.answers = lambda body: {"label": "other"}  # the model changed its mind
     run_to_end(process_chunk, a_job({"record_id": "rec-1"}, job_id="doc-rec-1-again"), context)
     assert labels_of(context) == {"labels/rec-1.json": {"record_id": "rec-1", "label": "discharge_letter"}}
-    assert context.counted[TOKENS] == 18
+    assert (context.counted[INPUT_TOKENS], context.counted[OUTPUT_TOKENS]) == (14, 4)
 
 
 def test_the_output_says_where_the_label_is_and_not_which_one() -> None:

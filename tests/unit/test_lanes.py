@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -135,6 +136,22 @@ def test_while_both_lanes_wait_each_has_its_share_to_within_a_row_after_every_ti
         assert abs(had[0] - share * sum(had)) <= 1
         carry = tick.carry
     assert sum(had) == sum(earned) // NANO
+
+
+@settings(deadline=None)
+@given(earned=st.lists(earnings, min_size=1, max_size=30), share=shares)
+def test_over_any_ticks_in_a_row_each_lane_that_waits_has_its_floor(earned: list[int], share: Fraction) -> None:
+    """Whatever was split before: no lane pays for a row that it had earlier."""
+    carry, ticks = Carry(), []
+    for nrows in earned:
+        tick = split(earned_nrows=nrows, carry=carry, live_share=share, ceiling_rows=10**9, waiting=PLENTY)
+        ticks.append(tick)
+        carry = tick.carry
+    for first, last in combinations(range(len(ticks) + 1), 2):
+        some = ticks[first:last]
+        budget = live(some) + recovery(some)
+        assert live(some) >= int(share * budget)
+        assert recovery(some) >= int((1 - share) * budget)
 
 
 @st.composite

@@ -31,7 +31,7 @@ NEXT = replace(HEAD, job_id="next", state=State.BEHIND, epoch=0, seq=4, run_id="
 
 
 def test_the_first_job_of_a_line_waits_and_the_second_stands_behind() -> None:
-    first = ordering.enter(Match(job_class="c", match_id="m"), replace(NEXT, seq=0))
+    first = ordering.enter(Match(job_class="c", match_id="m"), replace(NEXT, seq=0, state=State.WAITING))
     assert first.enters is not None
     second = ordering.enter(first.after, replace(NEXT, seq=0, job_id="second"))
     assert second.enters is not None
@@ -40,9 +40,15 @@ def test_the_first_job_of_a_line_waits_and_the_second_stands_behind() -> None:
 
 
 def test_a_job_that_enters_an_emptied_line_waits() -> None:
-    step = ordering.enter(Match(job_class="c", match_id="m", head_seq=6, tail_seq=5), NEXT)
+    emptied = Match(job_class="c", match_id="m", head_seq=6, tail_seq=5)
+    step = ordering.enter(emptied, replace(NEXT, state=State.WAITING))
     assert step.enters is not None
     assert (step.enters.seq, step.enters.state) == (6, State.WAITING)
+
+
+def test_a_job_that_is_admitted_at_its_submission_enters_an_empty_line_as_it_is() -> None:
+    step = ordering.enter(Match(job_class="c", match_id="m", head_seq=6, tail_seq=5), HEAD)
+    assert step.enters == replace(HEAD, seq=6)
 
 
 @pytest.mark.parametrize(

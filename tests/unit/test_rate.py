@@ -15,13 +15,13 @@ from shared.core.rate import (
     RECOVERY_WINDOWS,
     Decision,
     Learned,
-    WindowCounts,
     first,
     learn,
     learn_all,
     rate_during,
     rate_in_force,
 )
+from shared.core.rate_windows import WindowCounts
 from shared.core.settings import RatePolicy, UpstreamSettings
 
 MINUTE = 60_000
@@ -114,7 +114,6 @@ def test_skipped_windows_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("seen", "decision"),
     [
-        (window(calls=200), Decision.UNUSED),  # 83 % of the allowance
         (window(calls=FULL, binding=False), Decision.UNUSED),
         (window(calls=FULL, holds=1), Decision.HELD),  # a 503 says nothing of the limit
         (window(calls=FULL, holds=200), Decision.HELD),
@@ -125,6 +124,15 @@ def test_skipped_windows_do_not_matter() -> None:
 def test_no_increase_and_no_decrease(seen: WindowCounts, decision: Decision) -> None:
     learned = after(SETTLED, seen)
     assert (learned.rate_per_s, learned.decision) == (4.0, decision)
+
+
+def test_that_an_allowance_was_not_used_is_believed_when_its_counters_had_time_to_come() -> None:
+    """83 % of it are counted 2 s after the minute. A minute later the rest has come, or there was no more."""
+    assert after(SETTLED, window(calls=200)) is SETTLED
+    rest = learn(SETTLED, window(calls=FULL), upstream=UPSTREAM, now_ms=2 * MINUTE + 2_000)
+    assert rest.decision is Decision.PROBED
+    same = learn(SETTLED, window(calls=200), upstream=UPSTREAM, now_ms=2 * MINUTE + 2_000)
+    assert (same.rate_per_s, same.decision) == (4.0, Decision.UNUSED)
 
 
 @pytest.mark.parametrize("seen", [window(calls=FULL), window(calls=150, binding=True)])
@@ -180,6 +188,28 @@ def test_what_a_dying_second_of_the_old_rate_refused_is_not_held_against_the_new
     down = after(first(HALVING), window(0, calls=320, refusals=80), HALVING)
     assert down.rate_per_s == 4.0
     assert after(down, window(1, calls=240, refusals=6), HALVING).rate_per_s == 4.0
+
+
+# -- a few refusals at the ceiling
+
+
+def test_a_few_refusals_at_the_ceiling_trim_a_hundredth() -> None:
+    trimmed = after(first(UPSTREAM), window(0, calls=470, refusals=2))
+    assert trimmed.rate_per_s == pytest.approx(7.92)
+    assert trimmed.decision is Decision.TRIMMED
+    halved = after(first(HALVING), window(0, calls=470, refusals=2), HALVING)
+    assert (halved.rate_per_s, halved.decision) == (8.0, Decision.TOLERATED)
+
+
+def test_after_a_trim_it_goes_half_of_the_way_back_again_and_again() -> None:
+    trimmed = after(first(UPSTREAM), window(0, calls=470, refusals=2))
+    rates = [clean_minutes(trimmed, minutes, start=1).rate_per_s for minutes in range(5)]
+    assert rates == pytest.approx([7.92, 7.96, 7.98, 7.99, 7.995])
+    assert clean_minutes(trimmed, 30, start=1).rate_per_s < 8.0
+
+
+def test_many_refusals_at_the_ceiling_are_a_limit_that_fell() -> None:
+    assert after(first(UPSTREAM), window(0, calls=320, refusals=40)).decision is Decision.DECREASED
 
 
 # -- the bounds

@@ -8,7 +8,7 @@ import pytest
 
 from ops.sim.recording import Columns, Recording, read_recording
 from ops.sim.replay import Options, Replay
-from shared.core.cost import PRICES
+from shared.core.prices import PRICES
 from shared.errors import InvalidInput
 
 HOUR = Path(__file__).resolve().parents[3] / "shared" / "data" / "llm-inference-hour.csv"
@@ -112,6 +112,8 @@ def test_a_bad_row_is_named_by_line_and_column(tmp_path: Path, body: str, line: 
         ('{"at": 1e400}', "line 1, at: got a number out of range"),
         ("[1]", "line 1, line: got an array"),
         ('{"at": 1}\n{"at"', "line 2, line: got text that is not JSON"),
+        ('{"at": 1}\n{"at": 2, "at": 3}', "line 2, at: got the same key twice, expected each key once"),
+        ('{"at": 1, "payload": {"a b": 2, "a b": 2}}', 'line 1, "a b": got the same key twice'),
     ],
 )
 def test_a_bad_json_line_is_named_by_line_and_column(tmp_path: Path, body: str, said: str) -> None:

@@ -16,7 +16,7 @@ from functions.worker.kinds.replay_summary import SEGMENT_BYTES, cut, fold, proc
 from ops.local.inference import summarise
 from ops.local.replays import make_replay
 from ops.sim.memory_blobs import MemoryBlobs
-from shared.core.stats import TOKENS
+from shared.core.stats import INPUT_TOKENS, OUTPUT_TOKENS
 from shared.errors import BadPayload, ObjectMissing
 from tests.unit.chunks import FakeContext, a_job, run_to_end
 
@@ -103,7 +103,7 @@ def test_every_segment_is_one_call_and_its_tokens_are_counted() -> None:
     context = over(b"x" * SEGMENT_BYTES * 2, answers=lambda body: usage)
     run_to_end(process_chunk, JOB, context)
     assert [body["segment"] for body in context.bodies] == [0, 1]
-    assert context.counted == {TOKENS: 18}
+    assert context.counted == {INPUT_TOKENS: 14, OUTPUT_TOKENS: 4}
 
 
 @pytest.mark.parametrize("size", [1, SEGMENT_BYTES - 1, SEGMENT_BYTES])

@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli import main
+from ops.report.comparison import draw
 from ops.report.page import tiles, verdict, write_page, write_png
-from ops.report.result_file import RunResult, read_result
+from ops.report.result_file import RunResult, read_results
 from shared.errors import InvalidInput
 
 
@@ -62,7 +63,9 @@ def written(tmp_path: Path, document: object) -> Path:
 
 
 def result(tmp_path: Path, **changes: Any) -> RunResult:
-    return read_result(written(tmp_path, FIGURES | {"series": [tick(number) for number in range(10)]} | changes))
+    document = FIGURES | {"series": [tick(number) for number in range(10)]} | changes
+    (only,) = read_results(written(tmp_path, document))
+    return only
 
 
 def test_the_verdict_is_one_line_that_says_whether_it_was_good(tmp_path: Path) -> None:
@@ -81,9 +84,8 @@ def test_the_numbers_on_top_are_those_of_the_result(tmp_path: Path) -> None:
 
 
 def test_the_waste_is_said_beside_the_cost_where_it_is_known(tmp_path: Path) -> None:
-    cost = {"per_job_usd": 1e-4, "refused_per_job_usd": 1e-6, "repeated_per_job_usd": 1e-6}
-
-    assert tiles(result(tmp_path, cost=cost))[-1][0] == "per million jobs, 2.00% wasted"
+    assert tiles(result(tmp_path, waste_per_job_usd=5e-7))[-1][0] == "per million jobs, 2.00% wasted"
+    assert tiles(result(tmp_path))[-1][0] == "per million jobs"
 
 
 def test_the_page_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
@@ -138,11 +140,15 @@ def test_whatever_a_run_was_like_it_is_drawn(tmp_path: Path, series: list[dict[s
         ({"series": [{}]}, "series[0].t_s: got nothing"),
         ({"series": [{"t_s": 1, "budget": "many"}]}, "series[0].budget: got a string"),
         ({"series": [{"t_s": float("inf")}]}, "series[0].t_s: got "),
+        ({"policies": []}, "policies: got an array"),
+        ({"policies": [FIGURES | {"series": []}]}, "policies: got no ticks"),
+        ({"policies": [FIGURES]}, "policies[0].series: got nothing"),
+        ({"policies": [{"series": [tick(0)]}, {"series": [{"t_s": "x"}]}]}, "policies[1].series[0].t_s: got a string"),
     ],
 )
 def test_a_file_that_is_no_result_is_refused_by_key(tmp_path: Path, document: object, said: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        read_result(written(tmp_path, document))
+        read_results(written(tmp_path, document))
 
     assert str(caught.value).startswith(said)
 
@@ -153,6 +159,33 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     answer = CliRunner().invoke(main, ["report", str(source), "--out", str(page), "--png", str(picture)])
 
     assert (answer.exit_code, page.exists(), picture.exists()) == (0, True, True)
+
+
+def policies(tmp_path: Path) -> Path:
+    """Two that learn a rate, and one that has no ticks."""
+    found = [
+        FIGURES | {"policy": name, "series": [tick(number, learned_per_s=rate) for number in range(10)]}
+        for name, rate in (("paced", 0.75), ("halving", 0.4))
+    ]
+    return written(tmp_path, {"policies": [*found, FIGURES | {"policy": "enqueue-all", "series": []}]})
+
+
+def test_policies_on_one_seed_are_drawn_in_one_picture_and_one_page(tmp_path: Path) -> None:
+    page, picture = tmp_path / "page.html", tmp_path / "page.png"
+    answer = CliRunner().invoke(main, ["report", str(policies(tmp_path)), "--out", str(page), "--png", str(picture)])
+
+    assert answer.exit_code == 0, answer.output
+    text = page.read_text()
+    assert text.count("<svg") == 3  # side by side, and each that has ticks
+    assert "<td><b>paced</b></td><td><b>halving</b></td><td><b>enqueue-all</b></td>" in text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_rates_that_policies_learned_are_lines_of_one_chart(tmp_path: Path) -> None:
+    rates = draw(read_results(policies(tmp_path))).axes[0]
+    lines = {line.get_label(): set(line.get_ydata()) for line in rates.get_lines()}  # type: ignore[arg-type]
+
+    assert lines == {"true limit": {0.8}, "paced": {0.75}, "halving": {0.4}}
 
 
 @pytest.mark.parametrize("options", [[], ["--out", "/no/such/folder/page.html"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -27,12 +28,14 @@ GROWTH_BYTES = 128 * 1024
 
 
 class NoLedger:
-    """Creates nothing, and notes how much memory is in use while it does."""
+    """Creates nothing, and notes how many rows a write has and how much memory is in use while it does."""
 
     def __init__(self) -> None:
         self.in_use_bytes: list[int] = []
+        self.writes: Counter[int] = Counter()
 
     def create(self, jobs: Sequence[Job]) -> list[Created]:
+        self.writes[len(jobs)] += 1
         if tracemalloc.is_tracing():
             self.in_use_bytes.append(tracemalloc.get_traced_memory()[0])
         return [Created.CREATED] * len(jobs)
@@ -81,6 +84,7 @@ def test_200_000_lines_fit_into_a_few_megabytes() -> None:
     summary = Submission(ports, settings, plan, Plain(cast(Any, Nowhere()))).run(source)
 
     assert (summary.created, summary.refused, len(summary.refusals)) == (180_000, 20_000, KEPT_REFUSALS)
+    assert ledger.writes == {25: 7_200}, "rows are written in full batches"
     peak_bytes = tracemalloc.get_traced_memory()[1]
     assert peak_bytes < PEAK_BYTES, f"{peak_bytes / 2**20:.1f} MiB"
     waves = ledger.in_use_bytes[32::32]  # one look per wave of 32 batches; the first was partly read before

@@ -34,6 +34,8 @@ snapshots = st.builds(
     waiting=st.builds(LaneCounts, live=st.integers(0, 5000), recovery=st.integers(0, 5000)),
     in_flight=st.integers(0, 2000),
     unseen=st.integers(0, 200),
+    returned=st.integers(0, 200),
+    expected_live=st.integers(0, 200),
     paused=st.booleans(),
     resumed=st.booleans(),
     sources=st.just({}) | st.just({"service_s": "measured from 240 samples"}),
