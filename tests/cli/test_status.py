@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ops.wording import duration
+from ops.wording import dollars, duration
 from tests.cli.world import ADA, CLASS, World, worked
 
 NOTHING_READ = {"read_control": 1}
@@ -120,3 +120,10 @@ def test_it_says_what_a_drained_job_costs_and_what_of_it_was_wasted() -> None:
         r"cost      0\.0000[0-9]+ USD a drained job; 0\.[0-9]+ USD over the last ticks \(Lambda [0-9]+%, SQS", said
     )
     assert figures(worked(3, minutes=0))["cost"] is None
+
+
+@pytest.mark.parametrize(
+    ("usd", "said"), [(0, "0.00"), (1234.5, "1,234.50"), (0.01, "0.01"), (0.0099, "0.00990"), (2.13e-05, "0.0000213")]
+)
+def test_dollars_are_cents_or_three_digits_of_less(usd: float, said: str) -> None:
+    assert dollars(usd) == said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ops.local import processes
 from ops.local.deploy import deploy
 from ops.local.emulator import ROOT, Emulator
 from ops.local.stage import Stage, UpstreamAdmin, open_stage, upstream_process
-from shared.core.model import Job, State
+from shared.core.model import Job
 from shared.core.stats import window_of
+from tests.e2e.deaths import Deaths, deploy_deaths
 
 TIMEOUT_S: Final = 10
 """Of a worker: what a kill costs is this and a little more, until its message comes back."""
@@ -27,6 +27,7 @@ TIMEOUT_S: Final = 10
 class Site:
     stage: Stage
     directory: Path
+    deaths: Deaths
 
     @property
     def classes(self) -> list[str]:
@@ -69,17 +70,6 @@ class Site:
         rows = [self.stage.ports.ledger.read_job(job_id) for job_id in ids]
         return [row for row in rows if row is not None]
 
-    def chunks(self, job_class: str, jobs: list[Job]) -> int:
-        """Chunks that the class has committed so far, by their outputs; sweeps have none and count by their cursor."""
-        own = [job for job in jobs if job.job_class == job_class]
-        outputs = sum(len(self.stage.ports.ledger.outputs(job.job_id)) for job in own)
-        return outputs + sum(bool(job.cursor) or job.state is State.DONE for job in own)
-
-    def kill(self, job_class: str) -> int:
-        """SIGKILL every process of the class's worker; how many there were."""
-        pids = self.stage.emulator.function_processes(self.functions[job_class])
-        return sum(processes.kill(pid) for pid in pids)
-
     def objects(self, *prefixes: str) -> dict[str, bytes]:
         s3, bucket = self.client("s3"), self.stage.bucket
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
@@ -105,10 +95,16 @@ def config_text(upstream: str) -> str:
 
 
 @contextmanager
-def open_site(emulator: Emulator, directory: Path) -> Iterator[Site]:
+def open_site(
+    emulator: Emulator, directory: Path, *, text: Callable[[str], str] = config_text, every: int = 3
+) -> Iterator[Site]:
+    """`text` makes the configuration of the upstream's URL; `every` how many chunks of a kind one is killed at."""
     with ExitStack() as stack:
         upstream = UpstreamAdmin(stack.enter_context(upstream_process(directory)))
         config = directory / "sluice.toml"
-        config.write_text(config_text(upstream.url))
+        config.write_text(text(upstream.url))
         outputs = deploy(emulator, config)
-        yield Site(stage=open_stage(emulator, upstream, config, outputs), directory=directory)
+        opened = open_stage(emulator, upstream, config, outputs)
+        kinds = sorted({job_class.kind for job_class in opened.settings.classes.values()})
+        deaths = deploy_deaths(emulator, config, directory, kinds=kinds, every=every)
+        yield Site(stage=opened, directory=directory, deaths=deaths)

@@ -143,6 +143,10 @@ def test_a_submission_that_is_interrupted_is_gone_on_with(command: list[str], em
     assert interrupted["created"] + rest["created"] == ROWS
     assert rest["existing"] == 0
 
+    again = ended(start(command, emulator, "submit", str(jobs), "--json"))
+    print(f"interrupted: {interrupted['created']} created; rest: {rest['created']}; again: {again['created']}")
+    assert (again["created"], again["existing"], again["refused"]) == (0, ROWS, 0)
+
 
 def test_near_twins_stay_distinct_in_the_table_and_on_their_way_through_the_queue(
     command: list[str], emulator: Emulator, tmp_path: Path

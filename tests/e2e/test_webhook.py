@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from ops.local.emulator import ROOT
-from shared.core.runs import WEBHOOK, RunKey
-from tests.e2e.webhook_site import ALONE, BOTH, Site, body_of, fresh_minute, open_site
+from shared.core.model import State
+from shared.core.runs import WEBHOOK, RunKey, RunState
+from shared.usecases.counting import count_inflight
+from tests.e2e.webhook_site import ALONE, BOTH, ROWS, Site, body_of, fresh_minute, open_site
 
 pytestmark = pytest.mark.e2e
 
@@ -65,9 +67,14 @@ def test_fifty_at_once_are_one_run_that_is_executed_once(site: Site) -> None:
     with ThreadPoolExecutor(RACERS) as pool:
         # A process per request at once has to be there first and have met the ledger, or the starts would race. A few
         # more each time: fifty cold starts on one laptop outlive the function's timeout.
+        warmed = set()
         for width in range(4, RACERS + 4, 4):
-            warm = body_of(RunKey.of(ALONE, time.time_ns() // 1_000_000))
-            list(pool.map(lambda body: site.ask(body, token=token)[0], [warm] * min(width, RACERS)))
+            warm = RunKey.of(ALONE, time.time_ns() // 1_000_000)
+            list(pool.map(lambda body: site.ask(body, token=token)[0], [body_of(warm)] * min(width, RACERS)))
+            warmed.add(warm)
+        for each in warmed:
+            site.ended(each)
+        site.submit(ALONE, [f"raced-{number}" for number in range(ROWS)])
         key = fresh_minute(site, ALONE)
         began = time.monotonic()
         answers = list(pool.map(lambda _: site.ask(body_of(key), token=token), range(RACERS)))
@@ -77,12 +84,14 @@ def test_fifty_at_once_are_one_run_that_is_executed_once(site: Site) -> None:
     run = site.ended(key)
     ticks = [line for line in site.ledger.read_control(ALONE).history if line.run_id == key.run_id]
     print(
-        f"{RACERS} at once in {took_s:.1f} s: {dict(statuses)}, {created} created, run {run.state}, {len(ticks)} tick"
+        f"{RACERS} at once in {took_s:.1f} s: {dict(statuses)}, {created} created, run {run.state}, {len(ticks)} tick,"
+        f" {[tick.admitted for tick in ticks]} of {ROWS} rows admitted"
     )
     assert statuses == {202: RACERS}
     assert created == 1
     assert {answer["run_id"] for _, answer, _ in answers} == {key.run_id}
-    assert (run.source, len(ticks)) == (WEBHOOK, 1)
+    assert (run.source, run.state, len(ticks)) == (WEBHOOK, RunState.CLOSED, 1)
+    assert 1 <= ticks[0].admitted <= ROWS
 
 
 def test_the_same_minute_from_schedule_and_webhook_is_one_run(site: Site) -> None:
@@ -166,21 +175,52 @@ def test_an_operator_closes_the_door_and_opens_it(site: Site, tmp_path: Path) ->
     assert site.ask(body_of(key))[0] == 202
 
 
-def test_without_schedule_and_webhook_no_run_appears_and_what_is_in_flight_is_acknowledged(site: Site) -> None:
+def test_with_the_schedulers_identity_disabled_no_run_appears_and_what_is_in_flight_is_acknowledged(site: Site) -> None:
+    site.answering.clear()  # so that what is claimed stays in flight
+    names = site.submit(ALONE, [f"in-flight-{number}" for number in range(8)])
+    key = fresh_minute(site, ALONE)
+    assert site.ask(body_of(key))[0] == 202
+    assert site.ended(key).state is RunState.CLOSED
+    disable_schedules(site)
+    time.sleep(5)  # what had started by then
+    before, in_flight = runs(site), [name for name in names if site.state(name) is State.QUEUED]
+    counted = count_inflight(site.ports, site.settings.classes[ALONE])
+    queued = sum(sum(messages(site, url)) for url in urls(site))
+    site.answering.set()
+    began = time.monotonic()
+    while any(site.state(name) is State.QUEUED for name in in_flight) and time.monotonic() - began < 120:
+        time.sleep(0.5)
+    took_s = time.monotonic() - began
+    time.sleep(max(0, 70 - took_s))  # a whole interval, and some
+    print(
+        f"{len(in_flight)} in flight when the schedules went, done {took_s:.0f} s after their upstream answered again;"
+        f" {len(runs(site)) - len(before)} new runs in {max(70, took_s):.0f} s"
+    )
+    assert in_flight
+    assert counted >= len(in_flight)
+    assert queued >= len(in_flight)
+    assert {site.state(name) for name in in_flight} == {State.DONE}
+    assert runs(site) == before
+    assert {url: messages(site, url) for url in urls(site)} == dict.fromkeys(urls(site), (0, 0))
+
+
+def disable_schedules(site: Site) -> None:
     scheduler = site.emulator.client("scheduler")
     for schedule in scheduler.list_schedules()["Schedules"]:
         found = scheduler.get_schedule(Name=schedule["Name"])
         wanted = {name: found[name] for name in ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")}
         scheduler.update_schedule(**wanted, State="DISABLED")
-    time.sleep(5)
-    before = runs(site)
-    time.sleep(70)  # a whole interval, and some
-    assert runs(site) == before
-    sqs = site.emulator.client("sqs")
-    for url in [url for lanes in json.loads(site.outputs["QueueUrls"]).values() for url in lanes.values()]:
-        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-        left = [attributes[f"ApproximateNumberOfMessages{kind}"] for kind in ("", "NotVisible")]
-        assert left == ["0", "0"], url
+
+
+def urls(site: Site) -> list[str]:
+    return [url for lanes in json.loads(site.outputs["QueueUrls"]).values() for url in lanes.values()]
+
+
+def messages(site: Site, url: str) -> tuple[int, int]:
+    """Visible, and received but not acknowledged."""
+    attributes = site.emulator.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    counted = [int(attributes[f"ApproximateNumberOfMessages{kind}"]) for kind in ("", "NotVisible")]
+    return counted[0], counted[1]
 
 
 def runs(site: Site) -> set[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,52 +15,61 @@ from typing import Any
 
 from ops.local.deploy import deploy
 from ops.local.emulator import Emulator
+from ops.local.upstream import InferenceServer
 from shared.aws.clients import Clients
 from shared.aws.wiring import wire
 from shared.config import load_settings, read_environment
-from shared.core.model import NewJob
+from shared.core.model import NewJob, State
 from shared.core.runs import Run, RunKey, RunState
+from shared.core.settings import Settings
 from shared.ports import Ledger, Ports
 from shared.usecases.submit import submit_jobs
 
 ALONE, BOTH = "document_classification", "replay_summary"
 ROWS = 3
-CONFIG = f"""
+LIMIT_PER_S = 100.0
+REPLAY_KEY = "replays/one"
+
+
+def config_text(upstream: str) -> str:
+    return f"""
 [sluice]
 pacer_timeout_s = 40
 
-[upstreams.nobody]
-endpoint = "http://127.0.0.1:9/"
-limit_per_s = 100.0
-timeout_s = 1.0
+[upstreams.model]
+endpoint = "{upstream}/v1/summarise"
+limit_per_s = {LIMIT_PER_S}
+timeout_s = 40.0
 
 [classes.{ALONE}]
 kind = "replay_summary"
-upstream = "nobody"
+upstream = "model"
 upstream_share = 0.5
 webhook = true
 schedule = "repair"
-function_timeout_s = 20
+function_timeout_s = 60
 slots = 4
 
 [classes.{BOTH}]
 kind = "replay_summary"
-upstream = "nobody"
+upstream = "model"
 upstream_share = 0.5
 webhook = true
-function_timeout_s = 20
+function_timeout_s = 60
 slots = 4
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """A deployment, its ports, and a caller outside."""
+    """A deployment, its ports, and a caller outside. The upstream answers only while `answering` is set."""
 
     emulator: Emulator
     outputs: dict[str, str]
     ports: Ports
+    settings: Settings
     config: Path
+    answering: threading.Event
 
     @property
     def ledger(self) -> Ledger:
@@ -94,6 +104,19 @@ class Site:
         finally:
             connection.close()
 
+    def submit(self, job_class: str, ids: Iterable[str]) -> list[str]:
+        """A job per id, each a match of its own with one replay to summarise; the ids. They are due since yesterday:
+        a live one could be in flight before a run has admitted it."""
+        payload, due_ms = json.dumps({"replay_key": REPLAY_KEY}), self.ports.clock.now_ms() - 86_400_000
+        jobs = [NewJob(job_id=each, job_class=job_class, match_id=each, payload=payload, due_ms=due_ms) for each in ids]
+        submit_jobs(self.ports, self.settings, jobs)
+        return [job.job_id for job in jobs]
+
+    def state(self, job_id: str) -> State:
+        job = self.ledger.read_job(job_id)
+        assert job is not None
+        return job.state
+
     def tick(self, job_class: str, minute_ms: int) -> Any:
         """What the schedule does, waited for."""
         event = {"job_class": job_class, "scheduled_at": iso(minute_ms)}
@@ -115,9 +138,11 @@ class Site:
 
 @contextmanager
 def open_site(config: Path) -> Iterator[Site]:
-    """Deployed as CONFIG says, with a few jobs of each class waiting."""
-    config.write_text(CONFIG)
-    with Emulator() as emulator:
+    """Deployed as `config_text` says, with a few jobs of each class waiting."""
+    answering = threading.Event()
+    answering.set()
+    with Emulator() as emulator, _upstream(answering) as url:
+        config.write_text(config_text(url))
         outputs = dict(deploy(emulator, config))
         environment = read_environment(
             {
@@ -128,13 +153,28 @@ def open_site(config: Path) -> Iterator[Site]:
         )
         settings = load_settings(config)
         ports = wire(environment, settings, clients=Clients(emulator.client)).ports
-        jobs = [
-            NewJob(job_id=f"{name}-{number}", job_class=name, match_id=f"m{number}", payload='{"replay_key": "none"}')
-            for name in (ALONE, BOTH)
-            for number in range(ROWS)
-        ]
-        submit_jobs(ports, settings, jobs)
-        yield Site(emulator=emulator, outputs=outputs, ports=ports, config=config)
+        site = Site(
+            emulator=emulator, outputs=outputs, ports=ports, settings=settings, config=config, answering=answering
+        )
+        emulator.client("s3").put_object(Bucket=outputs["BucketName"], Key=REPLAY_KEY, Body=b"1. e4 e5 1-0\n")
+        for name in (ALONE, BOTH):
+            site.submit(name, [f"{name}-{number}" for number in range(ROWS)])
+        yield site
+
+
+@contextmanager
+def _upstream(answering: threading.Event) -> Iterator[str]:
+    """The demo's own, in this process, so that a test can hold its answers back."""
+    server = InferenceServer(limit_per_s=LIMIT_PER_S, burst=LIMIT_PER_S, think=answering.wait)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.url
+    finally:
+        answering.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def iso(minute_ms: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 from functions.intake.handler import handler as intake
 from functions.producer.handler import handler as producer
+from shared.core.model import Lane, State
 from shared.errors import ConfigError, InvalidInput, JobsRefused
+from shared.usecases.tick import TickRequest, run_tick
 from tests.handlers.deployment import Deployment, deployed
 from tests.unit.test_produce import MATCH, event
 
@@ -72,6 +75,21 @@ def test_a_match_that_ended_becomes_its_jobs_and_a_redelivery_adds_none(world: D
     rows = [row for row in world.aws.clients.dynamodb.scan(TableName=world.aws.name)["Items"] if "job_class" in row]
     assert {row["match_id"]["S"] for row in rows} == {MATCH}
     assert len(rows) == 3
+
+
+def test_the_jobs_of_a_match_that_has_just_ended_are_sent_at_once_where_a_tick_has_left_room(world: Deployment) -> None:
+    ports, settings = world.host.ports, world.host.settings
+    now_ms = ports.clock.now_ms()
+    now = f"{datetime.fromtimestamp(now_ms // 1000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+    intake(event(match_id="first", time=now), None)
+    request = TickRequest(scheduled_ms=now_ms, source="test", nonce="tick-1", deadline_ms=now_ms + 50_000)
+    assert run_tick(ports, settings.classes["replay_summary"], None, request).admitted == 2
+    assert intake(event(match_id="next", time=now), None) == {"created": 3, "existing": 0}
+    found = world.aws.clients.sqs.receive_message(QueueUrl=world.aws.urls[Lane.LIVE], MaxNumberOfMessages=10)
+    rows = [world.job(json.loads(message["Body"])["job_id"]) for message in found["Messages"]]
+    assert sorted(row.match_id for row in rows) == ["first", "first", "next", "next"]
+    assert {(row.job_class, row.state, row.epoch) for row in rows} == {("replay_summary", State.QUEUED, 1)}
+    assert intake(event(match_id="next", time=now), None) == {"created": 0, "existing": 3}
 
 
 def test_an_event_that_cannot_be_taken_is_raised_so_that_lambda_sets_it_aside(

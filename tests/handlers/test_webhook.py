@@ -11,24 +11,19 @@ import pytest
 
 from shared.core.flags import Flag
 from shared.core.runs import WEBHOOK, Run, RunKey, RunState
-from shared.errors import LedgerUnavailable
 from tests.handlers.webhook_world import (
     CLASS,
     NOW_MS,
-    OLD_TOKEN,
     SCHEDULED,
     SHUT,
-    TOKEN,
+    WRONG,
     Gate,
-    HandSecrets,
-    HandTrigger,
     a_gate,
     body_of,
     event_of,
 )
 
 KEY = RunKey.of(CLASS, NOW_MS)
-WRONG = "canary-token-bad-0000000000"
 
 
 @pytest.fixture
@@ -78,94 +73,6 @@ def test_classes_have_runs_of_their_own(gate: Gate) -> None:
     assert gate.post().body["created"] is True
 
 
-# -- who may ask
-
-
-@pytest.mark.parametrize("token", [TOKEN, OLD_TOKEN])
-def test_the_current_and_the_previous_secret_are_accepted(gate: Gate, token: str) -> None:
-    assert gate.post(token=token).status == 202
-
-
-@pytest.mark.parametrize("token", [None, "", WRONG, TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "schlüssel" * 5])
-def test_any_other_token_is_refused_and_admits_nothing(gate: Gate, token: str | None) -> None:
-    answer = gate.post(token=token)
-    assert (answer.status, answer.reason) == (401, "unauthorized")
-    assert answer.headers["www-authenticate"] == "Bearer"
-    assert gate.runs == []
-
-
-def test_a_request_without_a_token_costs_no_read_of_the_secret(gate: Gate) -> None:
-    gate.post(token=None)
-    assert gate.secrets.reads == 0
-
-
-def test_the_stored_newline_is_not_part_of_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = a_gate(monkeypatch, secrets=HandSecrets(current=TOKEN.encode() + b"\n", previous=None))
-    assert gate.post().status == 202
-
-
-@pytest.mark.parametrize("current", [None, b"", b"\n", b"short", b"fifteen bytes!!\n"])
-@pytest.mark.parametrize("token", ["", "short", "fifteen bytes!!", TOKEN, OLD_TOKEN])
-def test_a_secret_that_is_missing_or_short_opens_no_door(
-    monkeypatch: pytest.MonkeyPatch, current: bytes | None, token: str
-) -> None:
-    gate = a_gate(monkeypatch, secrets=HandSecrets(current=current))  # the previous one is fine, and not enough
-    answer = gate.post(token=token)
-    assert (answer.status, answer.reason) in {(503, "secret_unusable"), (401, "unauthorized")}
-    assert (answer.status == 401) == (token == "")
-    assert gate.runs == []
-
-
-def test_a_broken_secret_is_read_again_once_in_ten_seconds(gate: Gate) -> None:
-    gate.secrets.current = b"short"
-    assert [gate.post().status for _ in range(5)] == [503] * 5
-    assert gate.secrets.reads == 1
-    gate.secrets.current = TOKEN.encode()
-    gate.clock.now += 10_000
-    assert gate.post().status == 202
-
-
-def test_the_secret_is_read_once_a_minute(gate: Gate) -> None:
-    for _ in range(60):
-        gate.post()
-        gate.clock.now += 1_000
-    assert gate.secrets.reads == 1
-    gate.post()
-    assert gate.secrets.reads == 2
-
-
-def test_a_token_that_was_rotated_out_dies_within_the_minute(gate: Gate) -> None:
-    assert gate.post(token=OLD_TOKEN).status == 202
-    gate.secrets.current, gate.secrets.previous = b"canary-token-new-12345678", TOKEN.encode()
-    gate.clock.now += 59_999
-    assert gate.post(token=OLD_TOKEN).status == 202
-    gate.clock.now += 1
-    assert gate.post(token=OLD_TOKEN).status == 401
-
-
-def test_a_new_secret_is_taken_at_once_and_wrong_ones_read_at_most_every_ten_seconds(gate: Gate) -> None:
-    gate.post()
-    gate.secrets.current, gate.secrets.previous = b"canary-token-new-12345678", TOKEN.encode()
-    gate.clock.now += 10_000
-    assert gate.post(token="canary-token-new-12345678").status == 202
-    reads = gate.secrets.reads
-    for _ in range(100):
-        assert gate.post(token=WRONG).status == 401
-        gate.clock.now += 200
-    assert gate.secrets.reads - reads <= 2
-
-
-def test_without_the_store_a_young_copy_goes_on_and_an_old_one_does_not(gate: Gate) -> None:
-    gate.post()
-    gate.secrets.up = False
-    gate.clock.now += 59_000
-    assert [gate.post(token=token).status for token in (TOKEN, WRONG)] == [202, 401]
-    gate.clock.now += 1_000
-    answer = gate.post()
-    assert (answer.status, answer.reason) == (503, "secret_unavailable")
-    assert answer.headers["retry-after"] == "5"
-
-
 # -- what is refused
 
 
@@ -197,39 +104,6 @@ def test_a_wrong_method_is_told_the_right_one(gate: Gate) -> None:
 def test_without_the_token_nothing_is_said_about_the_body(gate: Gate) -> None:
     for body in ("{", b"x" * 9000, body_of("09:00"), body_of(job_class=SHUT)):
         assert gate.ask(event_of(body, token=WRONG)).status == 401
-
-
-# -- what is not there
-
-
-class AwayLedger:
-    def read_control(self, _job_class: str) -> None:
-        raise LedgerUnavailable("ThrottlingException")
-
-
-class StrangeLedger:
-    def read_control(self, _job_class: str) -> None:
-        raise KeyError(f"canary {TOKEN}")
-
-
-def test_without_the_ledger_nothing_is_admitted_and_the_caller_may_try_again(gate: Gate) -> None:
-    gate.broken(ledger=AwayLedger())
-    answer = gate.post()
-    assert (answer.status, answer.reason, answer.headers["retry-after"]) == (503, "ledger_unavailable", "5")
-
-
-def test_a_fault_of_ours_is_a_503_and_prints_its_kind_only(gate: Gate, capfd: pytest.CaptureFixture[str]) -> None:
-    gate.broken(ledger=StrangeLedger())
-    assert gate.post().status == 503
-    printed = "".join(capfd.readouterr())
-    assert "KeyError" in printed
-    assert "canary" not in printed
-
-
-def test_a_run_whose_pacer_cannot_be_asked_is_admitted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = a_gate(monkeypatch, trigger=HandTrigger(up=False))
-    assert gate.post().body["created"] is True
-    assert [run.state for run in gate.runs] == [RunState.OPEN]  # for the next tick: tests/sim/test_webhook_runs.py
 
 
 # -- the switch

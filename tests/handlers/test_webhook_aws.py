@@ -88,6 +88,7 @@ class Aws:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", SETTINGS.namespace)  # as the stack sets it
     with moto_aws():
         made = Aws()
         door = made.open()

@@ -53,9 +53,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 302:
             self.send_header("location", "/elsewhere")
+        sent = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(sent)))
         self.end_headers()
-        self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+        self.wfile.write(sent)
 
     def log_message(self, format: str, *_: Any) -> None:  # noqa: A002 - the base class's name
         return
@@ -72,7 +74,18 @@ def stub() -> Iterator[Stub]:
     thread.join()
 
 
-def run(stub: Stub | None, **variables: str) -> subprocess.CompletedProcess[str]:
+CLOCK = """
+// The script's clock: it stands where the test says, and only a pause moves it. No jitter, so that pauses are known.
+const timers = require("node:timers/promises");
+let nowMs = Date.parse(process.env.TEST_NOW);
+Date.now = () => nowMs;
+Math.random = () => 0;
+timers.setTimeout = async (ms) => { nowMs += ms; };
+require("node:module").syncBuiltinESMExports();
+"""
+
+
+def run(stub: Stub | None, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": os.environ["PATH"],
         "SLUICE_WEBHOOK_URL": "" if stub is None else stub.url,
@@ -81,7 +94,12 @@ def run(stub: Stub | None, **variables: str) -> subprocess.CompletedProcess[str]
         "SLUICE_FIRST_PAUSE_MS": "5",
     }
     ended = subprocess.run(
-        [NODE, str(SCRIPT)], env=environment | variables, capture_output=True, text=True, timeout=60, check=False
+        [NODE, *flags, str(SCRIPT)],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert TOKEN not in ended.stdout + ended.stderr
     return ended
@@ -116,6 +134,42 @@ def test_what_can_pass_is_tried_again_with_the_same_bytes(stub: Stub) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert len(stub.asked) == 5
     assert len({body for _, body in stub.asked}) == 1
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("start", "at_s"),
+    [
+        ("12:05:00.000", (0, 1, 3, 7, 15, 30, 45, 60, 75, 90)),  # the next one would come at 105 s
+        ("12:05:50.000", (50, 51, 53, 57, 65, 80, 95)),
+        ("12:05:59.900", (59.9, 60.9, 62.9, 66.9, 74.9, 89.9)),  # late in its minute: fewer, and none too old
+    ],
+)
+def test_its_patience_ends_100_s_after_the_minute_began_however_late_it_started(
+    stub: Stub, tmp_path: Path, start: str, at_s: tuple[float, ...]
+) -> None:
+    stub.answers = [(503, {"reason": "fault"})]
+    (tmp_path / "clock.cjs").write_text(CLOCK)
+    ended = run(
+        stub,
+        f"--require={tmp_path / 'clock.cjs'}",
+        TEST_NOW=f"2026-11-30T{start}Z",
+        SLUICE_FIRST_PAUSE_MS="1000",
+    )
+    assert (ended.returncode, len(stub.asked)) == (3, len(at_s)), ended.stdout + ended.stderr
+    assert {json.loads(body)["run_id"] for _, body in stub.asked} == {"document_classification@2026-11-30T12:05Z"}
+    assert at_s[-1] < 100 <= at_s[-1] + 15
+
+
+@needs_node
+def test_a_node_that_is_too_old_is_told_so_and_asks_nobody(stub: Stub, tmp_path: Path) -> None:
+    (tmp_path / "old.cjs").write_text(
+        'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "16.20.2" } });\n'
+        "delete globalThis.fetch;\n"
+    )
+    ended = run(stub, f"--require={tmp_path / 'old.cjs'}")
+    assert (ended.returncode, ended.stdout, stub.asked) == (2, "", [])
+    assert ended.stderr == "error: Node.js 18 or newer is needed: this is 16.20.2\n"
 
 
 @needs_node

@@ -10,7 +10,7 @@ import io
 import json
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, Final
 
@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from functions.webhook import handler as entry
 from shared.core.runs import RunKey
-from tests.handlers.webhook_world import CLASS, OLD_TOKEN, SCHEDULED, SHUT, TOKEN, Gate, body_of
+from tests.handlers.test_webhook_secret import AwayLedger
+from tests.handlers.webhook_world import CLASS, OLD_TOKEN, SCHEDULED, SHUT, TOKEN, Gate, body_of, enter
 
 quick = settings(
     deadline=None,
@@ -204,7 +204,7 @@ def watched() -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POWERTOOLS_LOG_LEVEL", "DEBUG")
         gate = Gate()
-        patch.setattr(entry, "door", lambda: gate.door)
+        enter(patch, gate)
         found = Watched(gate)
         yield found
     print(f"webhook fuzz: {found.examples} examples, {found.accepted} accepted")
@@ -224,3 +224,24 @@ def test_whatever_a_gateway_hands_over(watched: Watched, event: Any) -> None:
 @given(event=damaged_events)
 def test_whatever_no_gateway_would_hand_over(watched: Watched, event: Any) -> None:
     watched.ask(event)
+
+
+AWAY: Final[Mapping[str, Callable[[Gate], None]]] = {
+    "secret_unavailable": lambda gate: setattr(gate.secrets, "up", False),
+    "secret_unusable": lambda gate: setattr(gate.secrets, "current", b"short"),
+    "ledger_unavailable": lambda gate: gate.broken(ledger=AwayLedger()),
+}
+
+
+@settings(quick, max_examples=1_000)
+@given(event=gateway_events, part=st.sampled_from(sorted(AWAY)))
+def test_whatever_comes_while_a_part_is_away(event: Any, part: str) -> None:
+    """The stated 503s, and nothing else that is new; never a run, and never a word of the caller's."""
+    gate = Gate()
+    AWAY[part](gate)
+    with pytest.MonkeyPatch.context() as patch, _everything_printed() as out:
+        enter(patch, gate)
+        answer = gate.ask(event)
+    assert answer.status in STATUSES - {202} or (answer.status, answer.reason) == (503, part)
+    assert gate.runs == []
+    assert "canary" not in out.getvalue() + json.dumps(answer.body)

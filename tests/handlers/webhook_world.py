@@ -23,7 +23,7 @@ from shared.core.runs import Run, RunKey
 from shared.core.settings import ClassSettings, Schedule, Settings
 from shared.errors import SecretUnavailable, TriggerUnavailable
 from shared.ports import Ports
-from shared.usecases.admit import Door
+from shared.usecases.admit import Door, Witness
 from shared.usecases.tokens import StoredSecret, Tokens
 
 NOW_MS: Final = 1_796_040_300_000
@@ -34,6 +34,7 @@ SCHEDULED: Final = "replay_summary"
 SHUT: Final = "session_sweep"
 TOKEN: Final = "canary-token-now-4f1c9be2"
 OLD_TOKEN: Final = "canary-token-old-77ab01dd"
+WRONG: Final = "canary-token-bad-0000000000"
 
 SETTINGS: Final = Settings(
     classes={
@@ -176,5 +177,11 @@ class _NoUpstream:
 
 def a_gate(patch: pytest.MonkeyPatch, **parts: Any) -> Gate:
     gate = Gate(**parts)
-    patch.setattr(entry, "door", lambda: gate.door)
+    enter(patch, gate)
     return gate
+
+
+def enter(patch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """The handler stands at this gate."""
+    patch.setattr(entry, "door", lambda: gate.door)
+    patch.setattr(entry, "witness", lambda: Witness(log=gate.door.ports.log, metrics=gate.door.ports.metrics))
