@@ -103,8 +103,22 @@ LAWS = (
         allowed=(("shared/ports.py", "from typing import Protocol\nfrom shared.core.model import Job"),),
     ),
     Law(
+        says="operators' ports import only the core",
+        check=only("shared/operator_ports.py", "shared.core"),
+        caught=(("shared/operator_ports.py", "import boto3"),),
+        allowed=(("shared/operator_ports.py", "from shared.core.model import Lane"),),
+    ),
+    Law(
         says="use cases import only ports, errors, the core and one another",
-        check=only("shared/usecases", "shared.usecases", "shared.ports", "shared.kind", "shared.core", "shared.errors"),
+        check=only(
+            "shared/usecases",
+            "shared.usecases",
+            "shared.ports",
+            "shared.operator_ports",
+            "shared.kind",
+            "shared.core",
+            "shared.errors",
+        ),
         caught=(
             ("shared/usecases/work.py", "from shared.aws import queue"),
             ("shared/usecases/work.py", "from shared import config"),

@@ -47,12 +47,9 @@ def tiles(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _waste(result: RunResult) -> str:
-    """Of the cost per job, what bought nothing."""
-    cost = result.figures.get("cost")
-    if not isinstance(cost, dict) or not cost.get("per_job_usd"):
-        return ""
-    share = (cost.get("refused_per_job_usd", 0) + cost.get("repeated_per_job_usd", 0)) / cost["per_job_usd"]
-    return f", {share:.2%} wasted"
+    """Of the cost per job, what bought nothing: refused calls, repeats, stale messages."""
+    per_job, waste = result.number("cost_per_job_usd"), result.number("waste_per_job_usd")
+    return f", {waste / per_job:.2%} wasted" if per_job and waste is not None else ""
 
 
 def _shown(value: float | None, say: Any) -> str:
@@ -84,7 +81,7 @@ def draw(result: RunResult, *, heading: bool) -> Figure:
 
 def _head(figure: Figure, result: RunResult) -> None:
     text, good = verdict(result)
-    figure.text(0.06, 0.972, _name(result), fontsize=10, color=GREY, va="center")
+    figure.text(0.06, 0.972, name_of(result), fontsize=10, color=GREY, va="center")
     figure.text(0.06, 0.948, text, fontsize=14, fontweight="bold", color=_GOOD if good else RED, va="center")
     found = tiles(result)
     for number, (name, value) in enumerate(found):
@@ -93,7 +90,7 @@ def _head(figure: Figure, result: RunResult) -> None:
         figure.text(left, 0.9, name, fontsize=8.5, color=GREY, va="center")
 
 
-def _name(result: RunResult) -> str:
+def name_of(result: RunResult) -> str:
     policy, seed = result.figures.get("policy"), result.figures.get("seed")
     return ", ".join(str(part) for part in (result.name, policy, f"seed {seed}" if seed is not None else None) if part)
 
@@ -108,11 +105,11 @@ def write_page(result: RunResult, path: Path) -> None:
     path.write_text("".join(_page(result)), encoding="utf-8")
 
 
-def _svg(result: RunResult) -> str:
-    """The same result gives the same bytes: no date, and ids that come from a fixed salt."""
-    with matplotlib.rc_context({"svg.hashsalt": "sluice", "svg.fonttype": "path"}):
+def svg_of(figure: Figure, *, salt: str = "sluice") -> str:
+    """The same figure gives the same bytes: no date, and ids that come from `salt`, which differs within a page."""
+    with matplotlib.rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
         buffer = io.StringIO()
-        draw(result, heading=False).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
@@ -128,18 +125,31 @@ svg{width:100%;height:auto}details{margin:12px 0}td{padding:1px 18px 1px 0;verti
 
 
 def _page(result: RunResult) -> Iterator[str]:
+    yield head(name_of(result))
+    yield from section(result)
+    yield "</html>\n"
+
+
+def head(title: str) -> str:
+    name = html.escape(title)
+    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
+
+
+def section(result: RunResult, *, salt: str = "sluice") -> Iterator[str]:
+    """One run: its verdict, its numbers, and its charts if it has ticks."""
     text, good = verdict(result)
-    name = html.escape(_name(result))
-    yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
-    yield f'<p class="name">{name}</p><h1 class="{"good" if good else "bad"}">{html.escape(text)}</h1>'
-    yield '<div class="tiles">'
+    yield f'<p class="name">{html.escape(name_of(result))}</p>'
+    yield f'<h1 class="{"good" if good else "bad"}">{html.escape(text)}</h1><div class="tiles">'
     for label, value in tiles(result):
         yield f"<div><b>{html.escape(value)}</b><span>{html.escape(label)}</span></div>"
-    yield f'</div><div role="img" aria-label="six charts of the run">{_svg(result)}</div>'
+    yield "</div>"
+    if result.ticks:
+        charts = svg_of(draw(result, heading=False), salt=salt)
+        yield f'<div role="img" aria-label="six charts of the run">{charts}</div>'
     yield "<details><summary>All figures</summary><table>"
     for key, value in result.figures.items():
         yield f"<tr><td>{html.escape(str(key))}</td><td>{html.escape(_cell(value))}</td></tr>"
-    yield "</table></details></html>\n"
+    yield "</table></details>"
 
 
 def _cell(value: object) -> str:

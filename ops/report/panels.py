@@ -103,6 +103,9 @@ class Panels:
                 zorder=3,
                 label="true limit",
             )
+        learned = [tick.learned_per_s for tick in self.ticks]
+        if any(each is not None for each in learned):
+            axes.plot(self.times, _scaled(learned, 1.0), color=BLUE, linewidth=3.5, alpha=0.45, label="learned rate")
         axes.plot(self.times, [tick.rate_per_s for tick in self.ticks], color=INK, linewidth=1.6, label="pacer's rate")
         pairs = list(pairwise(self.ticks))
         middles = [(before.t_s + after.t_s) / 2 / self._unit_s for before, after in pairs]
@@ -162,32 +165,13 @@ class Panels:
             axes.plot(quiet, [0] * len(quiet), "|", color=RED, markersize=7, label="nothing said", clip_on=False)
 
     def _finish(self, axes: Axes, title: str, unit: str, *, legend: bool = True) -> None:
-        axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
-        axes.set_ylabel(unit, fontsize=8.5, color=INK)
-        axes.set_ylim(bottom=0)
         half = self._interval_s / self._unit_s / 2
         axes.set_xlim(self.times[0] - half, self.times[-1] + half)
         for begin, end in self._pauses():
             axes.axvspan(begin, end, color=GREY, alpha=0.18, linewidth=0)
             where = axes.get_xaxis_transform()
             axes.text((begin + end) / 2, 0.93, "paused", transform=where, ha="center", va="top", fontsize=9, color=GREY)
-        axes.grid(axis="y", color="#e4e7ea", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=8.5, colors=INK, length=3)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
-        if legend:
-            axes.legend(
-                loc="lower right",  # beside the title, where no line can run through it
-                bbox_to_anchor=(1.005, 0.99),
-                borderaxespad=0.0,
-                fontsize=8,
-                frameon=False,
-                ncols=5,
-                handlelength=1.2,
-                columnspacing=1.1,
-            )
+        finish(axes, title, unit, legend=legend)
 
     def _pauses(self) -> list[tuple[float, float]]:
         """Stretches of paused ticks, from the first one's time to the first tick that worked again."""
@@ -198,6 +182,30 @@ class Panels:
                 joined = number > 0 and self.ticks[number - 1].paused
                 found.append((found.pop()[0] if joined else time, end))
         return found
+
+
+def finish(axes: Axes, title: str, unit: str, *, legend: bool = True) -> None:
+    """What every panel has in common."""
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    axes.set_ylabel(unit, fontsize=8.5, color=INK)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color="#e4e7ea", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8.5, colors=INK, length=3)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    if legend:
+        axes.legend(
+            loc="lower right",  # beside the title, where no line can run through it
+            bbox_to_anchor=(1.005, 0.99),
+            borderaxespad=0.0,
+            fontsize=8,
+            frameon=False,
+            ncols=5,
+            handlelength=1.2,
+            columnspacing=1.1,
+        )
 
 
 def _scaled(values: Sequence[float | None], unit: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""The result of a simulation or a replay, as `--out` wrote it: figures, and one entry per tick."""
+"""Results of simulations or a replay, as `--out` wrote them: figures, and one entry per tick."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Tick:
     budget: float = 0.0
     admitted: float = 0.0
     rate_per_s: float = 0.0
+    learned_per_s: float | None = None
     true_limit_per_s: float | None = None
     refusals: float = 0.0
     calls: float = 0.0
@@ -42,7 +43,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """`figures` are the stable keys and whatever else was there; `ticks` are in the order of time."""
+    """`figures` are the stable keys and whatever else was there; `ticks` are in the order of time, and none of a policy
+    that has no ticks."""
 
     name: str
     figures: Mapping[str, Any]
@@ -60,8 +62,21 @@ class RunResult:
         return [*violations, *(str(each) for each in self.figures.get("failed") or ())]
 
 
-def read_result(path: Path) -> RunResult:
-    """Raises `InvalidInput`: one line that names the key."""
+def read_results(path: Path) -> tuple[RunResult, ...]:
+    """One result, or those of several policies on one seed. Raises `InvalidInput`: one line that names the key."""
+    document = _document(path)
+    if "policies" not in document:
+        return (_result(document, path.stem),)
+    listed = document["policies"]
+    if not isinstance(listed, list) or not listed or not all(isinstance(each, dict) for each in listed):
+        raise InvalidInput("policies", got=kind_of(listed), expected=f"the results of {_EXPECTED}")
+    found = [_result(each, path.stem, at=f"policies[{number}].") for number, each in enumerate(listed)]
+    if not any(each.ticks for each in found):
+        raise InvalidInput("policies", got="no ticks", expected=f"the ticks of {_EXPECTED}")
+    return tuple(found)
+
+
+def _document(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -71,18 +86,24 @@ def read_result(path: Path) -> RunResult:
         raise InvalidInput("RESULT", got="text that is not JSON", expected=_EXPECTED) from None
     if not isinstance(document, dict):
         raise InvalidInput("RESULT", got=kind_of(document), expected=_EXPECTED)
+    return document
+
+
+def _result(document: Mapping[str, Any], name: str, *, at: str = "") -> RunResult:
+    """`at` is where the document stands among others, which may be of policies without ticks."""
     series = document.get("series")
-    if not isinstance(series, list) or not series:
+    if not isinstance(series, list) or not (series or at):
         got = "nothing" if series is None else "no ticks" if series == [] else kind_of(series)
-        raise InvalidInput("series", got=got, expected=f"the ticks of {_EXPECTED}")
-    ticks = sorted((_tick(number, entry) for number, entry in enumerate(series)), key=lambda tick: tick.t_s)
+        raise InvalidInput(f"{at}series", got=got, expected=f"the ticks of {_EXPECTED}")
+    found = (_tick(f"{at}series[{number}]", entry) for number, entry in enumerate(series))
+    ticks = tuple(sorted(found, key=lambda tick: tick.t_s))
     figures = {key: value for key, value in document.items() if key != "series"}
-    return RunResult(name=str(figures.get("scenario") or path.stem), figures=figures, ticks=tuple(ticks))
+    return RunResult(name=str(figures.get("scenario") or name), figures=figures, ticks=ticks)
 
 
-def _tick(number: int, entry: object) -> Tick:
+def _tick(at: str, entry: object) -> Tick:
     if not isinstance(entry, dict):
-        raise InvalidInput(f"series[{number}]", got=kind_of(entry), expected="an object")
+        raise InvalidInput(at, got=kind_of(entry), expected="an object")
     values: dict[str, Any] = {}
     for each in fields(Tick):
         value = entry.get(each.name)
@@ -90,9 +111,9 @@ def _tick(number: int, entry: object) -> Tick:
             values["paused"] = value is True
         elif value is None:
             if each.name == "t_s":
-                raise InvalidInput(f"series[{number}].t_s", got="nothing", expected="seconds")
+                raise InvalidInput(f"{at}.t_s", got="nothing", expected="seconds")
         elif not _is_number(value):
-            raise InvalidInput(f"series[{number}].{each.name}", got=kind_of(value), expected="a number")
+            raise InvalidInput(f"{at}.{each.name}", got=kind_of(value), expected="a number")
         else:
             values[each.name] = float(value)
     return Tick(**values)

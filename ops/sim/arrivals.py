@@ -37,6 +37,7 @@ class Arrivals:
         self._take = take
         self._open = len(scenario.sources)
         self._ending = False
+        self._poison = [random.Random(f"{world.seed}/poison/{number}") for number in range(len(scenario.sources))]
 
     @property
     def over(self) -> bool:
@@ -92,7 +93,8 @@ class Arrivals:
         """The oldest first: of a backlog with an age, the first job became due that long ago and the last one now."""
         age_s = source.age_s * (1 - index / source.count) if source.count else 0.0
         payload: dict[str, object] = {"note": "canary", "chunks": source.chunks}
-        if source.poison_every and index % source.poison_every == 0:
+        by_chance = self._poison[number].random() < source.poison_share
+        if by_chance or (source.poison_every and index % source.poison_every == 0):
             payload["poison"] = True
         if source.crash_every and index % source.crash_every == source.crash_every - 1:
             payload["crash"] = True

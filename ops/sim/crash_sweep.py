@@ -24,21 +24,28 @@ from shared.core.model import NewJob, State
 from shared.core.settings import ClassSettings, Settings, UpstreamSettings
 from shared.kind import Kind
 
-_READS: Final = frozenset({"read_job", "read_run", "read_control", "read_match", "read_stats", "job_id_at", "outputs"})
+_READS: Final = frozenset(
+    {"read_job", "read_run", "read_control", "read_match", "read_stats", "job_id_at", "outputs", "read_allowance"}
+)
 _NO_EFFECT: Final = frozenset({"ledger.count", "ledger.page", "clock.sleep", "kind.work"})
 _MAX_MS: Final = 2 * 3_600_000
+_LATER_MS: Final = 70_000
 _CLASS: Final = "work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Small:
-    """A world to crash in: so many jobs, in as many matches, of as many chunks, each chunk of so many milliseconds."""
+    """A world to crash in: so many jobs, in as many matches, of as many chunks, each chunk of so many milliseconds.
+
+    `later` jobs more come after the first tick, which has left room for them: they spend live allowance.
+    """
 
     jobs: int
     matches: int
     chunks: int
     chunk_ms: int
     ordered: bool = False
+    later: int = 0
     seed: int = 3
 
     @property
@@ -61,11 +68,11 @@ class Small:
         duration = Duration(ms=(self.chunk_ms, self.chunk_ms))
         return {"work": WorkKind(world, calls_per_chunk=1, duration=duration)}
 
-    def new_jobs(self) -> list[NewJob]:
+    def new_jobs(self, first: int, count: int) -> list[NewJob]:
         payload = json.dumps({"note": "canary", "chunks": self.chunks})
         return [
             NewJob(job_id=f"job-{number}", job_class=_CLASS, match_id=f"match-{number % self.matches}", payload=payload)
-            for number in range(self.jobs)
+            for number in range(first, first + count)
         ]
 
 
@@ -75,6 +82,9 @@ CHAINED: Final = Small(jobs=3, matches=2, chunks=4, chunk_ms=5000)
 
 ORDERED: Final = Small(jobs=3, matches=1, chunks=2, chunk_ms=1000, ordered=True)
 """One line of three: handovers are among its calls."""
+
+LIVE: Final = Small(jobs=1, matches=2, chunks=1, chunk_ms=1000, later=1)
+"""The second job is admitted by whoever submits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +100,16 @@ class Crashed:
 def crash(small: Small, crashes: Sequence[CrashAt]) -> Crashed:
     sluice = SimSluice(small.settings, small.seed, faults=list(crashes), kinds=small.kinds)
     suite = Suite(sluice)
-    sluice.submit(small.new_jobs())
+    sluice.submit(small.new_jobs(0, small.jobs))
+    if small.later:
+        sluice.run(_LATER_MS)
+        sluice.submit(small.new_jobs(small.jobs, small.later))
     sluice.drain(_MAX_MS)
     suite.ended()
     said = [str(violation) for violation in suite.findings.first]
     done = sluice.ledger.states[State.DONE]
-    if done != small.jobs:
-        said.append(f"{done} of {small.jobs} jobs are done")
+    if done != small.jobs + small.later:
+        said.append(f"{done} of {small.jobs + small.later} jobs are done")
     if any(job.attempts for job in sluice.rows.values()):
         said.append("a crash burned an attempt")
     last = max((each.call for each in crashes), default=0)
@@ -140,7 +153,7 @@ class SweepReport:
 
 def sweep_once() -> SweepReport:
     report = SweepReport()
-    for small in (SMALLEST, CHAINED, ORDERED):
+    for small in (SMALLEST, CHAINED, ORDERED, LIVE):
         runs = once(small)
         report.points += len(runs) - 1
         report.add(runs)

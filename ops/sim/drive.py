@@ -8,23 +8,23 @@ from functools import partial
 from typing import Any, Final
 
 from ops.sim.arrivals import Arrival, Arrivals
+from ops.sim.checks.base import Checker
+from ops.sim.checks.failing import Failing
 from ops.sim.checks.suite import Suite
 from ops.sim.invocations import Invocation, Outcome
 from ops.sim.kinds import WorkKind
 from ops.sim.measure import Measure
 from ops.sim.mix import Mix
+from ops.sim.repairs import Repairs, Word
 from ops.sim.scenario import CLASS, Event, Scenario
 from ops.sim.sluice_world import SimSluice
 from ops.sim.world import START_MS, World
-from shared.core.flags import Flag
-from shared.core.model import NewJob, State
+from shared.core.model import Job, NewJob, State
 from shared.kind import Kind
 from shared.usecases.operate import pause, resume
-from shared.usecases.repair import skip
 
 _WHY: Final = "the scenario says so"
 _RETRY_MS: Final = 5_000
-_ROUNDS_MS: Final = 300_000
 
 
 class Drive:
@@ -38,8 +38,10 @@ class Drive:
         self.stop_at_once = stop_at_once
         self.mix = mix if mix is not None or not scenario.trouble.mix else Mix(seed)
         self.settings = scenario.settings if self.mix is None else self.mix.settings_of(scenario.settings)
+        self._mended: set[str] = set()
         self.sluice = self._world(seed)
-        self.suite = Suite(self.sluice, more=(Measure,), clock_slack_ms=0 if self.mix is None else 2 * self.mix.skew_ms)
+        more: list[type[Checker]] = [Measure] if self.mix is not None else [Measure, Failing]
+        self.suite = Suite(self.sluice, more=more, clock_slack_ms=0 if self.mix is None else 2 * self.mix.skew_ms)
         self.measure = self.suite.of(Measure)
         self.measure.demand.limit = self.truth.limit
         self.measure.demand.from_ms = START_MS + round(scenario.drains_from_s * 1000)
@@ -48,6 +50,7 @@ class Drive:
         self.backlog_ended_ms: int | None = None
         self._backlog: set[str] = set()
         self.measure.lives.on_end = self._job_ended
+        self.repairs = self._repairs()
         self._rng = random.Random(f"{seed}/trouble")
         self._faults_over = False
         self._resuming = False
@@ -72,8 +75,20 @@ class Drive:
         return sluice
 
     def _kinds(self, world: World) -> dict[str, Kind]:
-        work = self.scenario.work
-        return {"work": WorkKind(world, calls_per_chunk=work.calls_per_chunk, duration=work.duration)}
+        work, calls = self.scenario.work, self.scenario.work.calls_per_chunk
+        return {"work": WorkKind(world, calls_per_chunk=calls, duration=work.duration, mended=self._mended)}
+
+    def _repairs(self) -> Repairs:
+        """Where the scenario does not ask for more, a dead job is given up: an ordered match would never end."""
+        self._word_is_due = any(event.do == "repair" for event in self.scenario.events)
+        return Repairs(
+            self.sluice,
+            self.settings.classes[CLASS],
+            words=list(Word) if self._word_is_due else [Word.SKIP],
+            mended=self._mended,
+            over=self._over,
+            expect=self._expect_replacement,
+        )
 
     # -- the run
 
@@ -96,6 +111,8 @@ class Drive:
         if self.stop_at_once and self.suite.broken:
             return True
         busy = self._producers or not self.arrivals.over or self.sluice.world.running
+        if self._word_is_due and (self.repairs.found is None or self.sluice.ledger.states[State.DEAD]):
+            return False
         return not busy and self.sluice.ledger.open_rows == 0 and (self.mix is None or self._faults_over)
 
     def _end_faults(self) -> None:
@@ -103,7 +120,8 @@ class Drive:
         self._faults_over = True
         self.mix.end(self.sluice)
         self.suite.faults_over()
-        self._skip_dead_heads()
+        if self.settings.classes[CLASS].ordered:
+            self.repairs.begin()
 
     # -- what arrives
 
@@ -125,6 +143,12 @@ class Drive:
             self.sluice.hand_in(jobs)
         else:
             self._produce(jobs)
+
+    def _expect_replacement(self, job: Job) -> None:
+        self.measure.lives.expect(
+            job.job_id, due_ms=job.due_ms, created_ms=self.sluice.world.now_ms, live=False, calls=0
+        )
+        self._backlog.add(job.job_id)
 
     def _produce(self, jobs: Sequence[NewJob]) -> None:
         """A producer under faults may die or be refused: it hands the same jobs in again, until it is answered."""
@@ -153,6 +177,8 @@ class Drive:
     def _operate(self, event: Event) -> None:
         if event.do == "pause":
             self._command(partial(pause, self.sluice.ports, CLASS, by="operator", why=_WHY), "pause")
+        elif event.do == "repair":
+            self.repairs.begin()
         else:
             self._resuming = True
             self.suite.resumed(CLASS)
@@ -169,18 +195,6 @@ class Drive:
                 self.suite.paused(CLASS)
 
         self.sluice.world.spawn(f"operator/{name}", entry, on_end=ended)
-
-    def _skip_dead_heads(self) -> None:
-        """An operator's rounds after the faults: a dead job of an ordered class holds its match until somebody acts."""
-        world, ledger = self.sluice.world, self.sluice.ledger
-        job_class = self.settings.classes[CLASS]
-        if not self._over():
-            world.at(world.now_ms + _ROUNDS_MS, self._skip_dead_heads)
-        dead = [row.job.job_id for row in ledger.rows.values() if row.job.state is State.DEAD and job_class.ordered]
-        for job_id in dead:
-            nonce = world.new_id("operator/skip")
-            word = Flag(by="operator", why="it fails whenever it runs", at_ms=world.now_ms)
-            world.spawn(nonce, partial(skip, self.sluice.ports, job_class, job_id, word=word, nonce=nonce))
 
     def _next_kill(self) -> None:
         world, trouble = self.sluice.world, self.scenario.trouble

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ops.sim import limit_change
 from ops.sim.checks.rows import Attempts, OneEffect, Order
 from ops.sim.checks.ticks import Budget
-from ops.sim.cost import Usage
+from ops.sim.cost import port_counts
 from ops.sim.drive import Drive
 from ops.sim.invocations import Outcome
 from ops.sim.measure import Truths, median, quantile
@@ -16,9 +17,15 @@ from ops.sim.report import redone_chunks
 from ops.sim.result import Figures, Result
 from ops.sim.scenario import CLASS, Scenario
 from ops.sim.world import START_MS
+from shared.core import stats
 from shared.core.model import State
+from shared.core.stats import StatsWindow
+from shared.core.usage import wasted
 
 PACED: Final = "paced"
+
+WAITED_TICKS: Final = 2
+"""What any drain waits for beyond its work: its first tick, and the one that admits its last rows."""
 
 
 def run_paced(scenario: Scenario, seed: int) -> Result:
@@ -34,6 +41,7 @@ def result_of(drive: Drive) -> Result:
     _count(drive, figures)
     truths = Truths(drive.measure.lives, _done(drive))
     _time(drive, figures, truths)
+    _follow(drive, figures)
     found = drive.suite.findings
     result = Result(
         figures=figures,
@@ -65,27 +73,25 @@ def _count(drive: Drive, figures: Figures) -> None:
     figures.over_budget_ticks = len(suite.of(Budget).over_budget)
     figures.max_in_flight = suite.of(Budget).most_in_flight
     figures.order_violations = suite.findings.counts.get(Order.invariant, 0)
+    if (found := drive.repairs.found) is not None and drive.mix is None:
+        figures.dead_at_word, figures.held_at_word, figures.free_at_word = found.dead, found.held, found.free
     figures.upstream_calls, figures.refusals = len(sluice.upstream.calls), sluice.upstream.refusals
     figures.refusals_per_1000 = measure.traffic.per_1000
     figures.refusals_per_1000_worst = measure.traffic.worst_per_1000
     figures.ticks = len(measure.lines)
     figures.attempts_burned_by_refusals = suite.of(Attempts).burned_by_others
     figures.crashes, figures.timeouts = outcomes[Outcome.CRASHED], outcomes[Outcome.TIMED_OUT]
-    figures.cost_per_job_usd = usage_of(drive).usd / figures.done if figures.done else None
+    if figures.done:
+        job_class = drive.settings.classes[CLASS]
+        used = port_counts(sluice, job_class).usage
+        figures.cost_per_job_usd = used.usd() / figures.done
+        figures.waste_per_job_usd = wasted(_windows(drive), job_class).at_most(used).usd() / figures.done
 
 
-def usage_of(drive: Drive) -> Usage:
-    """A message is sent in a batch, received and deleted; the pacer's and the readers' time counts as the workers'."""
-    sluice = drive.sluice
-    ended = [one for one in sluice.world.invocations if one.ended_ms is not None]
-    return Usage(
-        writes=dict(sluice.ledger.writes),
-        reads=dict(sluice.ledger.reads),
-        queue_requests=sluice.queue.send_calls + 2 * sum(mapping.batches for mapping in sluice.mappings),
-        invocations=len(sluice.world.invocations),
-        compute_s=sum(max(0, (one.ended_ms or 0) - one.at_ms) for one in ended) / 1000,
-        memory_mb=drive.settings.classes[CLASS].memory_mb,
-    )
+def _windows(drive: Drive) -> list[StatsWindow]:
+    """What the workers counted, minute by minute."""
+    minutes_ms = range(stats.window_of(START_MS), drive.sluice.world.now_ms + 1, stats.WINDOW_MS)
+    return drive.sluice.ledger.read_stats(CLASS, windows_ms=list(minutes_ms))
 
 
 def _time(drive: Drive, figures: Figures, truths: Truths) -> None:
@@ -96,16 +102,35 @@ def _time(drive: Drive, figures: Figures, truths: Truths) -> None:
         figures.drain_s = (drive.backlog_ended_ms - from_ms) / 1000
     calls_per_s = job_class.slots / scenario.service_s * scenario.calls_per_job
     figures.ideal_drain_s = measure.lives.ideal_drain_s(drive.truth.limit, from_ms=from_ms, calls_per_s=calls_per_s)
+    figures.drain_ratio = drain_ratio(figures, job_class.tick_interval_s)
     errors, figures.eta_silent_ticks = truths.errors(measure.lines, interval_s=job_class.tick_interval_s)
     figures.eta_error_median, figures.eta_error_p95 = median(errors), quantile(errors, 0.95)
     wait_ms = quantile(measure.lives.live_waits_ms, 0.95)
     figures.live_wait_p95_s = None if wait_ms is None else wait_ms / 1000
 
 
+def drain_ratio(figures: Figures, interval_s: float) -> float | None:
+    if figures.drain_s is None or not figures.ideal_drain_s:
+        return None
+    return (figures.drain_s - WAITED_TICKS * interval_s) / figures.ideal_drain_s
+
+
+def _follow(drive: Drive, figures: Figures) -> None:
+    limit, lines = drive.truth.limit, drive.measure.lines
+    interval_s = drive.settings.classes[CLASS].tick_interval_s
+    figures.refusals_per_1000_changing = limit_change.refused_per_1000(
+        limit, drive.sluice.upstream.calls, interval_s=interval_s
+    )
+    figures.ticks_to_90_percent = limit_change.ticks_to_90_percent(limit, lines)
+    steady = limit_change.steady_rates(limit, lines)
+    figures.steady_rate_low, figures.steady_rate_high = steady or (None, None)
+
+
 def _series(drive: Drive, truths: Truths) -> Iterator[dict[str, Any]]:
     """One entry per closed tick; calls and refusals since the one before."""
     calls = refusals = 0
     for line, (calls_now, refusals_now) in zip(drive.measure.lines, drive.measure.marks, strict=True):
+        learned_per_s = limit_change.learned_per_s(line)
         yield {
             "t_s": (line.at_ms - START_MS) / 1000,
             "waiting_live": line.waiting.live,
@@ -117,6 +142,7 @@ def _series(drive: Drive, truths: Truths) -> Iterator[dict[str, Any]]:
             "budget": line.budget,
             "admitted": line.admitted,
             "rate_per_s": round(line.rate_per_s * drive.scenario.calls_per_job, 4),
+            "learned_per_s": None if learned_per_s is None else round(learned_per_s, 4),
             "true_limit_per_s": drive.truth.limit.at(line.at_ms),
             "refusals": refusals_now - refusals,
             "calls": calls_now - calls,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -69,22 +69,25 @@ class Duration:
 class WorkKind:
     """The work of a scenario: the calls of a chunk first, under their permits, then the time that it takes.
 
-    The payload says how many `chunks` there are, and whether the job is `poison` (its code fails every time) or a
-    `crash` (it takes its process with it). The duration is drawn from the job and the chunk, not from a common stream:
-    a chunk takes as long under one policy as under another.
+    The payload says how many `chunks` there are, and whether the job is `poison` (its code fails every time, unless
+    somebody has `mended` it) or a `crash` (it takes its process with it). The duration is drawn from the job and the
+    chunk, not from a common stream: a chunk takes as long under one policy as under another.
     """
 
-    def __init__(self, world: World, *, calls_per_chunk: int, duration: Duration) -> None:
+    def __init__(
+        self, world: World, *, calls_per_chunk: int, duration: Duration, mended: Container[str] = frozenset()
+    ) -> None:
         self.calls_per_chunk = calls_per_chunk
         self._world = world
         self._duration = duration
+        self._mended = mended
 
     def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
         asked: Mapping[str, Any] = json.loads(job.payload)
         number = int(cursor or 0)
         if asked.get("crash"):
             self._world.die()
-        if asked.get("poison"):
+        if asked.get("poison") and job.job_id not in self._mended:
             raise JobFailure("canary: what a job's code says is nobody's business")
         for _ in range(self.calls_per_chunk):
             context.call_upstream({"job": job.job_id, "chunk": number})

@@ -71,7 +71,7 @@ class Traffic:
 
     @property
     def per_1000(self) -> float:
-        return _per_1000(sum(self.refused.values()), sum(self.calls.values()))
+        return per_1000(sum(self.refused.values()), sum(self.calls.values()))
 
     @property
     def worst_per_1000(self) -> float:
@@ -81,7 +81,7 @@ class Traffic:
         first, last = min(self.calls), max(self.calls)
         starts = range(first, max(first, last - WORST_MINUTES + 1) + 1)
         return max(
-            _per_1000(
+            per_1000(
                 sum(self.refused[minute] for minute in range(start, start + WORST_MINUTES)),
                 sum(self.calls[minute] for minute in range(start, start + WORST_MINUTES)),
             )
@@ -89,7 +89,7 @@ class Traffic:
         )
 
 
-def _per_1000(part: int, whole: int) -> float:
+def per_1000(part: int, whole: int) -> float:
     return 1000 * part / whole if whole else 0.0
 
 

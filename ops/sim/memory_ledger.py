@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from ops.sim.memory_index import MemoryIndex, Staleness
 from ops.sim.memory_matches import MemoryMatches
-from ops.sim.memory_observations import MemoryObservations
 from ops.sim.memory_runs import MemoryRuns
+from ops.sim.memory_ticks import MemoryTicks
+from shared.core.allowance import Allowance
 from shared.core.exchange import IndexPage
-from shared.core.flags import Flag
 from shared.core.lifecycle import after, place_of
 from shared.core.model import (
     Created,
@@ -36,8 +36,8 @@ from shared.core.model import (
     Won,
     same_work,
 )
-from shared.core.overrides import RateOverride
-from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
+from shared.core.rate import Learned
+from shared.core.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One move that was made, for the checkers: what happened to which row, in order."""
+    """One move that was made, for the checkers: what happened to which row, in order. `admit` is a creation as claimed,
+    which the checkers hear of as one."""
 
     at_ms: int
     name: str
@@ -58,8 +59,19 @@ class Step:
     after: Job
 
 
-class MemoryLedger(MemoryObservations):
-    """`writes` counts write requests by kind (moves by their name, lost ones included), `reads` the others."""
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What the ledger holds beside rows, for whoever copies it."""
+
+    outputs: dict[str, dict[str, Output]]
+    matches: MemoryMatches
+    runs: MemoryRuns
+    learned: dict[str, Learned]
+
+
+class MemoryLedger(MemoryTicks):
+    """`writes` counts write requests by kind (moves by their name, lost ones included), `reads` the others, and
+    `index_rows` what the index showed in them."""
 
     def __init__(
         self, now_ms: Callable[[], int], *, staleness: Staleness | None = None, keep_steps: bool = True
@@ -67,6 +79,7 @@ class MemoryLedger(MemoryObservations):
         self.rows: dict[str, Row] = {}
         self.states: Counter[State] = Counter()
         self.steps: list[Step] = []
+        self.index_rows = 0
         super().__init__()
         self.lost: Counter[str] = Counter()
         self.on_step: Callable[[Step], None] | None = None
@@ -75,7 +88,6 @@ class MemoryLedger(MemoryObservations):
         self._keep_steps = keep_steps
         self._outputs: dict[str, dict[str, Output]] = {}
         self._index = MemoryIndex(now_ms, staleness)
-        self._runs = MemoryRuns()
         self._matches = MemoryMatches()
 
     @property
@@ -121,7 +133,7 @@ class MemoryLedger(MemoryObservations):
         self.reads["job_id_at"] += 1
         return self._matches.job_id_at(match, seq)
 
-    def step_match(self, step: MatchStep) -> StepResult:
+    def step_match(self, step: MatchStep, *, spends: Allowance | None = None) -> StepResult:
         self.writes["+".join(move.name for move in step.moves) or "enter"] += 1
         rows = [self.rows.get(move.job_id) for move in step.moves]
         held = [row is not None and _holds(move.fence, row) for move, row in zip(step.moves, rows, strict=True)]
@@ -132,6 +144,8 @@ class MemoryLedger(MemoryObservations):
             return Lost() if held and not held[0] else MatchChanged()
         if any(self._output_taken(move) for move in step.moves):
             return OutputTaken()
+        if spends is not None and step.enters is not None and not self._take(spends, [step.enters]):
+            return MatchChanged()
         for move, row in zip(step.moves, rows, strict=True):
             assert row is not None
             self._apply(move, row)
@@ -144,80 +158,37 @@ class MemoryLedger(MemoryObservations):
 
     def count(self, partition: str, *, low: str, high: str) -> int:
         self.reads["count"] += 1
-        return self._index.count(partition, low=low, high=high)
+        found = self._index.count(partition, low=low, high=high)
+        self.index_rows += found
+        return found
 
     def page(self, partition: str, *, low: str, high: str, limit: int, resume: str | None = None) -> IndexPage:
         self.reads["page"] += 1
-        return self._index.page(partition, low=low, high=high, limit=limit, resume=resume)
+        page = self._index.page(partition, low=low, high=high, limit=limit, resume=resume)
+        self.index_rows += len(page.nominees)
+        return page
 
-    # -- runs, lock, control
+    # -- the live allowance
 
-    def admit_run(self, key: RunKey, *, source: str, now_ms: int) -> bool:
-        self.writes["admit_run"] += 1
-        return self._runs.admit(key, source=source)
-
-    def take_run(self, key: RunKey, *, owner: str, now_ms: int, until_ms: int) -> TakeResult:
-        self.writes["take_run"] += 1
-        return self._runs.take(key, owner=owner, now_ms=now_ms, until_ms=until_ms)
-
-    def plan_run(self, key: RunKey, *, owner: str, plan: TickMemory) -> bool:
-        self.writes["plan_run"] += 1
-        return self._runs.plan(key, owner=owner, plan=plan)
-
-    def skip_run(self, key: RunKey, *, reason: str) -> bool:
-        self.writes["skip_run"] += 1
-        return self._runs.skip(key, reason=reason)
-
-    def close_run(self, key: RunKey, *, owner: str, close: TickClose) -> bool:
-        self.writes["close_run"] += 1
-        return self._runs.close(key, owner=owner, close=close)
-
-    def drop_lock(self, key: RunKey, *, owner: str) -> None:
-        self.writes["drop_lock"] += 1
-        self._runs.drop(key, owner=owner)
-
-    def read_run(self, key: RunKey) -> Run | None:
-        self.reads["read_run"] += 1
-        return self._runs.runs.get(key)
-
-    def open_runs(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
-        self.reads["open_runs"] += 1
-        return self._runs.open(job_class, minutes_ms=minutes_ms)
-
-    def read_control(self, job_class: str) -> Control:
-        self.reads["read_control"] += 1
-        return self._runs.control(job_class)
-
-    def set_pause(self, job_class: str, flag: Flag | None) -> None:
-        self.writes["set_pause"] += 1
-        self._runs.put(replace(self._runs.control(job_class), pause=flag))
-
-    def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
-        if self._runs.control(job_class).pause is None:
-            self.set_pause(job_class, flag)
-        return self._runs.control(job_class).pause == flag
-
-    def set_halt(self, job_class: str, flag: Flag | None) -> None:
-        self.writes["set_halt"] += 1
-        self._runs.put(replace(self._runs.control(job_class), halt=flag))
-
-    def resume(self, job_class: str, flag: Flag) -> None:
-        self.writes["resume"] += 1
-        self._runs.put(replace(self._runs.control(job_class), pause=None, halt=None, resumed=flag))
-
-    def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
-        self.writes["switch_webhook"] += 1
-        self._runs.put(replace(self._runs.control(job_class), webhook_closed=closed, webhook_switched=flag))
-
-    def set_rate(self, job_class: str, override: RateOverride | None) -> None:
-        self.writes["set_rate"] += 1
-        self._runs.put(replace(self._runs.control(job_class), rate=override))
+    def spend(self, allowance: Allowance, jobs: Sequence[Job]) -> bool:
+        self.writes["spend"] += len(jobs)
+        found = [self.rows.get(job.job_id) for job in jobs]
+        if any(found):
+            return all(row is not None and row.job == job for row, job in zip(found, jobs, strict=True))
+        taken = self._take(allowance, jobs)
+        for job in jobs if taken else ():
+            self._put(job, _key_of(place_of(job)))
+        return taken
 
     # -- what only tests and checkers ask
 
     @property
     def runs(self) -> list[Run]:
         return list(self._runs.runs.values())
+
+    @property
+    def stores(self) -> Stores:
+        return Stores(self._outputs, self._matches, self._runs, self._learned)
 
     # -- inside
 
@@ -230,6 +201,9 @@ class MemoryLedger(MemoryObservations):
         if job.nonce and (row.job.nonce, row.job.created_ms) == (job.nonce, job.created_ms):
             return Created.CREATED  # by an earlier attempt of ours whose answer was lost
         return Created.EXISTING if same_work(row.job, job) else Created.DIFFERENT
+
+    def _take(self, allowance: Allowance, jobs: Sequence[Job]) -> bool:
+        return self._runs.allowances.take(allowance, rows=len(jobs), at_ms=jobs[0].sent_at_ms)
 
     def _output_taken(self, move: Move) -> bool:
         return move.output is not None and move.output.cursor in self._outputs.get(move.job_id, {})
@@ -265,6 +239,8 @@ class MemoryLedger(MemoryObservations):
         self.states[job.state] += 1
         self.rows[job.job_id] = Row(job, place)
         self._index.shift(job, None if row is None else row.place, place)
+        if row is None and job.state is State.QUEUED and self._keep_steps:
+            self.steps.append(Step(self._now_ms(), "admit", replace(job, state=State.WAITING, epoch=0), job))
         if row is None and self.on_new is not None:
             self.on_new(job)
 

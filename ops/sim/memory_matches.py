@@ -10,13 +10,13 @@ from shared.core.model import Match, MatchStep
 class MemoryMatches:
     def __init__(self) -> None:
         self.lines: dict[tuple[str, str], Match] = {}
-        self._places: dict[tuple[str, str, int], str] = {}
+        self.places: dict[tuple[str, str, int], str] = {}
 
     def read(self, job_class: str, match_id: str) -> Match:
         return self.lines.get((job_class, match_id)) or Match(job_class=job_class, match_id=match_id)
 
     def job_id_at(self, match: Match, seq: int) -> str | None:
-        return self._places.get((match.job_class, match.match_id, seq))
+        return self.places.get((match.job_class, match.match_id, seq))
 
     def is_as_read(self, step: MatchStep) -> bool:
         return self.read(step.before.job_class, step.before.match_id) == step.before
@@ -29,4 +29,4 @@ class MemoryMatches:
         line = step.after
         self.lines[(line.job_class, line.match_id)] = replace(line)
         if step.enters is not None:
-            self._places[(line.job_class, line.match_id, step.enters.seq)] = step.enters.job_id
+            self.places[(line.job_class, line.match_id, step.enters.seq)] = step.enters.job_id

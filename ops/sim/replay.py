@@ -18,8 +18,8 @@ from ops.sim.result import Result
 from ops.sim.scenario import CLASS, Expectation, Scenario, Source, Trouble, Truth
 from ops.sim.waste import Bill, bill_of
 from ops.sim.world import START_MS, World
-from shared.core.cost import Prices
 from shared.core.model import NewJob
+from shared.core.prices import Prices
 from shared.core.settings import RetrySettings
 from shared.kind import Kind
 
@@ -154,7 +154,9 @@ class Replay(Drive):
     def finish(self, prices: Prices) -> tuple[Result, Bill]:
         """What came of it. The cost per job is that of the bill, tokens included."""
         result, bill = result_of(self), bill_of(self, self.shapes, self.work, prices)
-        result.figures.cost_per_job_usd = bill.total_usd / max(1, result.figures.done)
+        done = max(1, result.figures.done)
+        result.figures.cost_per_job_usd = bill.total_usd / done
+        result.figures.waste_per_job_usd = (bill.refused_usd + bill.repeated_usd) / done
         result.figures.ideal_drain_s = self._ideal_s()
         waits = self._live_waits_s()
         for entry, wait_s in zip(result.series, waits, strict=True):

@@ -77,8 +77,8 @@ def redone_chunks(steps: Iterable[Step], starts: Iterable[ChunkStart]) -> int:
 
 
 def _over_budget(ledger: MemoryLedger) -> int:
-    """I1: runs whose claims, by whatever number of invocations, exceed what the run was planned with."""
-    claims = Counter(step.after.run_id for step in ledger.steps if step.name == "claim")
+    """I1: runs that admitted more, by claims of whatever number of invocations and by allowance, than was planned."""
+    claims = Counter(step.after.run_id for step in ledger.steps if step.name in ("claim", "admit"))
     budgets = {run.key.run_id: run.budget for run in ledger.runs}
     return sum(count > budgets.get(run_id, 0) for run_id, count in claims.items())
 

@@ -18,7 +18,12 @@ STABLE: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Figures:
-    """Every figure is a function of the scenario, the policy and the seed, `wall_s` excepted. None: does not apply."""
+    """Every figure is a function of the scenario, the policy and the seed, `wall_s` excepted. None: does not apply.
+
+    `drain_ratio` is the drain less the two ticks that it waits, for its first one and for its last rows, over the
+    ideal. How the rate follows a limit that changes is in `limit_change`. `*_at_word` count the rows that were left
+    when an operator began to repair: dead ones, those that a dead one holds, and those that nothing holds.
+    """
 
     scenario: str
     seed: int
@@ -32,20 +37,29 @@ class Figures:
     redone_chunks: int = 0
     over_budget_ticks: int = 0
     order_violations: int = 0
+    dead_at_word: int | None = None
+    held_at_word: int | None = None
+    free_at_word: int | None = None
     upstream_calls: int = 0
     refusals: int = 0
     refusals_per_1000: float = 0.0
     refusals_per_1000_worst: float = 0.0
+    refusals_per_1000_changing: float | None = None
+    ticks_to_90_percent: int | None = None
+    steady_rate_low: float | None = None
+    steady_rate_high: float | None = None
     utilisation: float | None = None
     ticks: int = 0
     drain_s: float | None = None
     ideal_drain_s: float | None = None
+    drain_ratio: float | None = None
     eta_error_median: float | None = None
     eta_error_p95: float | None = None
     eta_silent_ticks: int = 0
     live_wait_p95_s: float | None = None
     attempts_burned_by_refusals: int = 0
     cost_per_job_usd: float | None = None
+    waste_per_job_usd: float | None = None
     max_in_flight: int = 0
     crashes: int = 0
     timeouts: int = 0

@@ -101,6 +101,8 @@ class Source:
     live: bool = False
     poison_every: int = 0
     crash_every: int = 0
+    poison_share: float = 0.0
+    """Of the jobs, wherever chance has them."""
 
     @property
     def endless(self) -> bool:
@@ -109,7 +111,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What an operator does at a second of the run: `pause` or `resume`."""
+    """What an operator does at a second of the run: `pause`, `resume`, or `repair` (a word on every dead job, then and
+    in rounds from then on)."""
 
     at_s: float
     do: str

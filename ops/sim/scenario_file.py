@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from ops.sim.limits import LimiterKind
 from ops.sim.result import FIGURES
 from ops.sim.scenario import Event, Expectation, Host, Scenario, Source, Ticks, Trouble, Truth, Work
+from shared.config_abort import ABORT
 from shared.config_rules import (
     CLASS,
     FLAG,
@@ -30,7 +31,6 @@ from shared.config_rules import (
     text,
     whole,
 )
-from shared.core.settings import RetrySettings
 from shared.errors import InvalidInput
 
 FOLDER: Final = Path(__file__).resolve().parent / "scenarios"
@@ -66,7 +66,8 @@ _LIMITER: Final = Rule(
     expected="one of " + ", ".join(each.value for each in LimiterKind),
     convert=LimiterKind,
 )
-_DO: Final = Rule(kinds=(str,), accepts=lambda value: value in ("pause", "resume"), expected="one of pause, resume")
+_DOES: Final = ("pause", "resume", "repair")
+_DO: Final = Rule(kinds=(str,), accepts=lambda value: value in _DOES, expected=f"one of {', '.join(_DOES)}")
 _LONG_MS: Final = 3_600_000
 
 _TABLES: Final[Mapping[str, tuple[type, Mapping[str, Rule]]]] = {
@@ -115,6 +116,7 @@ _SOURCE: Final[Mapping[str, Rule]] = {
     "live": FLAG,
     "poison_every": whole(0, _MOST),
     "crash_every": whole(0, _MOST),
+    "poison_share": number(0, 1),
 }
 _EVENT: Final[Mapping[str, Rule]] = {"at_s": number(0, _WEEK_S), "do": _DO}
 _ABOUT: Final = text(r"[^\n]{1,300}", "one sentence of at most 300 characters")
@@ -122,6 +124,7 @@ _HOURS: Final = above_zero(24 * 30)
 _EXPECT: Final = re.compile(r"([a-z0-9_]+) (>=|<=|==) ([0-9]+(?:\.[0-9]+)?)")
 _TOP: Final = ("about", "max_hours", "expect", "class", "upstream", "jobs", "events", *_TABLES)
 _CLASS_RULES: Final = {key: rule for key, rule in CLASS.rules.items() if key not in ("kind", "upstream")}
+_INNER: Final = {"retry": RETRY, "abort": ABORT}
 _UPSTREAM_RULES: Final = {key: rule for key, rule in UPSTREAM.rules.items() if key != "endpoint"}
 
 
@@ -179,13 +182,15 @@ class _Reader:
 
     def _class(self, document: Values) -> dict[str, Any]:
         table = dict(self._table(document.get("class", {}), "class"))
-        retry = table.pop("retry", {})
+        inner = {key: table.pop(key, {}) for key in _INNER}
         values = self._values(table, _CLASS_RULES, "class")
         self._obey(CLASS.laws, {**CLASS.defaults, **values}, "class")
-        if retry:
-            given = self._values(self._table(retry, "class.retry"), RETRY.rules, "class.retry")
-            self._obey(RETRY.laws, {**RETRY.defaults, **given}, "class.retry")
-            values["retry"] = RetrySettings(**given)
+        for key, section in _INNER.items():
+            at = f"class.{key}"
+            given = self._values(self._table(inner[key], at), section.rules, at)
+            self._obey(section.laws, {**section.defaults, **given}, at)
+            if given:
+                values[key] = section.target(**given)
         return values
 
     def _upstream(self, document: Values) -> dict[str, Any]:

@@ -13,41 +13,52 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.sim.drive import Drive
-from ops.sim.figures import result_of
+from ops.sim.figures import PACED, result_of
+from ops.sim.policies import run_policy
+from ops.sim.result import Result
 from ops.sim.scenario import Scenario
 
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _SAVE_EVERY: Final = 50
+_FEW: Final = 200
+"""So many seeds are dealt out one by one: a run may take half a minute, and no processor should wait for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """One seed: what broke, in words, and how many port calls were judged."""
+    """One seed: what broke, in words, how many port calls were judged, and the figures that something is expected of.
+
+    A run that raised has no figures.
+    """
 
     seed: int
     said: tuple[str, ...]
     port_calls: int
+    figures: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class SeedReport:
-    """All seeds so far; `failed` maps a seed to what broke first."""
+    """All seeds so far; `failed` maps a seed to what broke first, `figures` to what it came to."""
 
     first: int
     done: set[int] = field(default_factory=set)
     port_calls: int = 0
     failed: dict[int, str] = field(default_factory=dict)
+    figures: dict[int, dict[str, float | None]] = field(default_factory=dict)
 
     def add(self, result: SeedResult) -> None:
         self.done.add(result.seed)
         self.port_calls += result.port_calls
         if result.said:
             self.failed[result.seed] = result.said[0]
+        if result.figures:
+            self.figures[result.seed] = result.figures
 
 
 def run_seed(scenario: Scenario, seed: int) -> SeedResult:
     """A seed that breaks something stops there; one that raises has found a fault too."""
-    drive = Drive(scenario, seed, stop_at_once=True)
+    drive, figures = Drive(scenario, seed, stop_at_once=True), {}
     try:
         drive.run()
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed is what the reader needs
@@ -55,8 +66,18 @@ def run_seed(scenario: Scenario, seed: int) -> SeedResult:
     else:
         result = result_of(drive)
         missed = (f"expected {each}" for each in result.failed)
-        said = (*result.said, *sorted(set(_raised(drive))), *missed)
-    return SeedResult(seed=seed, said=said, port_calls=drive.sluice.world.calls)
+        said, figures = (*result.said, *sorted(set(_raised(drive))), *missed), _expected(scenario, result)
+    return SeedResult(seed=seed, said=said, port_calls=drive.sluice.world.calls, figures=figures)
+
+
+def run_other(scenario: Scenario, policy: str, seed: int) -> SeedResult:
+    """Another policy on the same seed, to compare: it fails where it breaks an invariant, which is ours to keep."""
+    result = run_policy(scenario, seed, policy)
+    return SeedResult(seed=seed, said=tuple(result.said), port_calls=0, figures=_expected(scenario, result))
+
+
+def _expected(scenario: Scenario, result: Result) -> dict[str, float | None]:
+    return {each.figure: getattr(result.figures, each.figure) for each in scenario.expect}
 
 
 def _raised(drive: Drive) -> Iterator[str]:
@@ -70,14 +91,16 @@ def run_seeds(
     scenario: Scenario,
     seeds: Sequence[int],
     *,
+    policy: str = PACED,
     state: Path | None = None,
     processes: int | None = None,
     told: Callable[[SeedReport], None] = lambda _: None,
 ) -> SeedReport:
-    """Every seed that the state file does not know of yet. `told` hears of the progress."""
+    """Every seed that the state file, which is of our own policy, does not know of. `told` hears of the progress."""
     report = _load(state, scenario, first=seeds[0])
     left = [seed for seed in seeds if seed not in report.done]
-    for number, result in enumerate(_results(scenario, left, processes or os.cpu_count() or 1), 1):
+    one = partial(run_seed, scenario) if policy == PACED else partial(run_other, scenario, policy)
+    for number, result in enumerate(_results(one, left, processes or os.cpu_count() or 1), 1):
         report.add(result)
         if number % _SAVE_EVERY == 0:
             _save(state, scenario, report)
@@ -86,13 +109,13 @@ def run_seeds(
     return report
 
 
-def _results(scenario: Scenario, seeds: Sequence[int], processes: int) -> Iterator[SeedResult]:
+def _results(one: Callable[[int], SeedResult], seeds: Sequence[int], processes: int) -> Iterator[SeedResult]:
     if processes == 1 or len(seeds) < 2:
-        yield from map(partial(run_seed, scenario), seeds)
+        yield from map(one, seeds)
         return
     # Not forked: a greenlet hub and an inherited heap have no business in a child.
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(partial(run_seed, scenario), seeds, chunksize=8)
+        yield from pool.imap_unordered(one, seeds, chunksize=1 if len(seeds) <= _FEW else 8)
 
 
 # -- the state file
@@ -115,6 +138,7 @@ def _load(state: Path | None, scenario: Scenario, *, first: int) -> SeedReport:
             report.done = {seed for low, high in found["done"] for seed in range(low, high + 1)}
             report.port_calls = int(found["port_calls"])
             report.failed = {int(seed): str(said) for seed, said in found["failed"].items()}
+            report.figures = {int(seed): dict(figures) for seed, figures in found["figures"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return SeedReport(first=first)  # no state, or a broken one: begin anew
     return report
@@ -129,6 +153,7 @@ def _save(state: Path | None, scenario: Scenario, report: SeedReport) -> None:
         "done": _spans(report.done),
         "port_calls": report.port_calls,
         "failed": report.failed,
+        "figures": report.figures,
     }
     state.parent.mkdir(parents=True, exist_ok=True)
     draft = state.with_suffix(".draft")

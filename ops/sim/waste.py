@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ops.sim.cost import port_counts
 from ops.sim.drive import Drive
-from ops.sim.figures import usage_of
 from ops.sim.recorded_work import Shape, Work
 from ops.sim.scenario import CLASS
 from ops.sim.upstream import OK
-from shared.core.cost import REFUSED_CALL, REPEATED_CHUNK, Prices, Spending
+from shared.core.cost import Usage
+from shared.core.prices import Prices
+from shared.core.usage import REFUSED_CALL, REPEATED_CHUNK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class Bill:
 
 def bill_of(drive: Drive, shapes: Mapping[str, Shape], work: Work, prices: Prices) -> Bill:
     calls = Counter(call.key for call in drive.sluice.upstream.calls if call.status == OK)
-    bought, again = Spending(), Spending()
+    bought, again = Usage(), Usage()
     for key, count in calls.items():
         tokens = _tokens(key, shapes)
         bought, again = bought + tokens.times(count), again + tokens.times(count - 1)
@@ -43,9 +45,9 @@ def bill_of(drive: Drive, shapes: Mapping[str, Shape], work: Work, prices: Price
     lost_ms = [sum(attempts[:-1]) for attempts in work.attempts_ms.values() if len(attempts) > 1]
     repeated_chunks = sum(len(attempts) - 1 for attempts in work.attempts_ms.values())
     refusals = drive.sluice.upstream.refusals
-    refused = REFUSED_CALL.times(refusals) + Spending(gb_seconds=work.refused_ms / 1000 * memory_gb)
-    repeated = again + REPEATED_CHUNK.times(repeated_chunks) + Spending(gb_seconds=sum(lost_ms) / 1000 * memory_gb)
-    total_usd = usage_of(drive).usd + bought.usd(prices)
+    refused = REFUSED_CALL.times(refusals) + Usage(gb_seconds=work.refused_ms / 1000 * memory_gb)
+    repeated = again + REPEATED_CHUNK.times(repeated_chunks) + Usage(gb_seconds=sum(lost_ms) / 1000 * memory_gb)
+    total_usd = port_counts(drive.sluice, drive.settings.classes[CLASS]).usd + bought.usd(prices)
     return Bill(
         total_usd=total_usd,
         useful_usd=total_usd - refused.usd(prices) - repeated.usd(prices),
@@ -62,8 +64,8 @@ def bill_of(drive: Drive, shapes: Mapping[str, Shape], work: Work, prices: Price
     )
 
 
-def _tokens(key: str, shapes: Mapping[str, Shape]) -> Spending:
+def _tokens(key: str, shapes: Mapping[str, Shape]) -> Usage:
     """The tokens of one call, by its idempotency key `<job_id>:<cursor>:<call>`."""
     job_id, cursor, _ = key.split(":")
     put_in, got_out = shapes[job_id].chunks[int(cursor or 0)]
-    return Spending(input_tokens=put_in, output_tokens=got_out)
+    return Usage(input_tokens=put_in, output_tokens=got_out)

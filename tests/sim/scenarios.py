@@ -14,7 +14,7 @@ from ops.sim.upstream import UpstreamTruth
 from ops.sim.world import START_MS
 from shared.core import stats
 from shared.core.model import Lane, State
-from tests.sim.worlds import CLASS, HOUR_MS, TWENTY_A_TICK, Bench, jobs, settings
+from tests.sim.worlds import CLASS, HOUR_MS, TWENTY_A_TICK, Bench, Watched, jobs, settings
 
 LONG_JOBS: Final[dict[str, Any]] = {"function_timeout_s": 60, "chunk_margin_s": 5.0, "declared_chunk_s": 20.0}
 
@@ -207,6 +207,53 @@ def long_jobs() -> set[str]:
     )
 
 
+def late_submitters() -> set[str]:
+    """Submitters spend just before a tick, which the index does not show, and while it runs."""
+    broken: list[str] = []
+    for after_ms in range(0, 100, 10):
+        sluice = Watched(settings(max_inflight=10, **TWENTY_A_TICK), staleness=Staleness.fixed(4_000))
+        sluice.produce(jobs(4, name="first"))
+        sluice.ticked(1, at_s=60)
+        sluice.submit(jobs(40, name="old", due_ms=START_MS - HOUR_MS))
+        sluice.until(118)
+        sluice.produce(jobs(3, name="before"))
+        tick = sluice.tick(2, at_s=120)
+        sluice.until(120 + after_ms / 1000)
+        sluice.ended(tick, sluice.producer(jobs(6, name="meanwhile")))
+        broken += sluice.broken
+    return failed(
+        max_inflight_holds=not any("in flight" in each for each in broken),
+        no_run_over_its_budget=not any("of a budget" in each for each in broken),
+    )
+
+
+def stopped_submitters() -> set[str]:
+    """A class is paused with allowance left, and another before the close of the tick that would have granted some."""
+    paused = Bench(settings(**TWENTY_A_TICK))
+    closing = Bench(settings(**TWENTY_A_TICK), crash=FaultOn("ledger.close_run", Stall(20_000)))
+    for sluice in (paused, closing):
+        sluice.produce(jobs(4, name="first"))
+        tick = sluice.tick(1, at_s=60)
+        sluice.until(62)
+        sluice.pause(CLASS)
+        sluice.ended(tick)
+        sluice.produce(jobs(2, name="late"))
+    return failed(
+        a_pause_ends_the_allowance=paused.rows["late0"].state is State.WAITING,
+        nothing_is_granted_after_a_pause=closing.rows["late0"].state is State.WAITING,
+    )
+
+
+def dead_planner() -> set[str]:
+    """A tick dies with a plan in which the unspent rows of the last allowance have come back."""
+    sluice = Bench(settings(**TWENTY_A_TICK), crash=CrashOn("ledger.plan_run", 2, When.AFTER))
+    sluice.produce(jobs(4, name="first"))
+    sluice.ticked(1, at_s=60)
+    sluice.ended(sluice.tick(2, at_s=120))
+    report = sluice.ticked(4, at_s=240)
+    return failed(unspent_rows_come_back_once=report.plan is not None and report.plan.snapshot.returned == 0)
+
+
 SCENARIOS: Final[Mapping[str, Callable[[], set[str]]]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -224,5 +271,8 @@ SCENARIOS: Final[Mapping[str, Callable[[], set[str]]]] = {
         old_copy,
         zombie_worker,
         long_jobs,
+        late_submitters,
+        stopped_submitters,
+        dead_planner,
     )
 }

@@ -1,10 +1,10 @@
-"""A crash at every port call of three small drains, and at pairs of them: nothing is lost, repeated or out of order."""
+"""A crash at every port call of four small drains, and at pairs of them: nothing is lost, repeated or out of order."""
 
 from __future__ import annotations
 
 import pytest
 
-from ops.sim.crash_sweep import CHAINED, ORDERED, SMALLEST, Small, crash, once, pairs_after
+from ops.sim.crash_sweep import CHAINED, LIVE, ORDERED, SMALLEST, Small, crash, once, pairs_after
 
 STRIDE = 23
 """CI takes every 23rd second crash; `python -m ops simulate --sweep pairs` takes them all."""
@@ -16,8 +16,9 @@ STRIDE = 23
         (SMALLEST, {"claim", "finish"}),
         (CHAINED, {"continue", "commit"}),
         (ORDERED, {"hand_over"}),
+        (LIVE, {"admit"}),
     ],
-    ids=["smallest", "chained", "ordered"],
+    ids=["smallest", "chained", "ordered", "live"],
 )
 def test_a_crash_at_every_port_call_is_healed(small: Small, moves: set[str]) -> None:
     runs = once(small)

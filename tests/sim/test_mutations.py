@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from ops.sim import memory_ledger
+from ops.sim.memory_allowance import MemoryAllowances
 from ops.sim.memory_ledger import MemoryLedger
 from ops.sim.memory_runs import MemoryRuns
 from shared.core import lanes, lifecycle, pacing, work_index
 from shared.core.model import IndexFence, Move, State
-from shared.core.runs import Carry, Taken
+from shared.core.runs import Carry, Taken, TickClose
 from shared.usecases import claiming, gathering, message, sending, tick
 from shared.usecases.lease import Lease
 from tests.sim.scenarios import SCENARIOS
@@ -171,6 +172,33 @@ def a_refusal_is_a_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "release", release)
 
 
+def never_withdraw(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryLedger, "withdraw", lambda self, job_class: self._runs.allowances.read(job_class))
+
+
+def forget_what_was_spent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gathering.Gathered, "recent", property(lambda self: self.control.recent))
+
+
+def spend_what_is_not_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryAllowances, "take", lambda self, seen, **_: True)
+
+
+def pause_keeps_the_allowance(patch: pytest.MonkeyPatch) -> None:
+    def set_pause(self: Any, job_class: str, flag: Any) -> None:
+        self._runs.put(replace(self._runs.control(job_class), pause=flag))
+
+    patch.setattr(MemoryLedger, "set_pause", set_pause)
+
+
+def grant_to_a_paused_class(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TickClose, "without_grant", property(lambda self: self))
+
+
+def keep_the_record(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryAllowances, "account", lambda *_, **__: None)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     patch: Patch
@@ -197,6 +225,12 @@ MUTATIONS = [
     Mutation(sweep_raises_the_epoch, "touched_worker", "no chunk runs twice"),
     Mutation(commit_without_a_fence, "zombie_worker", "no cursor moves back"),
     Mutation(endless_lease, "long_jobs", "no worker is killed"),
+    Mutation(never_withdraw, "late_submitters", "max inflight holds"),
+    Mutation(forget_what_was_spent, "late_submitters", "max inflight holds"),
+    Mutation(spend_what_is_not_there, "late_submitters", "no run over its budget"),
+    Mutation(pause_keeps_the_allowance, "stopped_submitters", "a pause ends the allowance"),
+    Mutation(grant_to_a_paused_class, "stopped_submitters", "nothing is granted after a pause"),
+    Mutation(keep_the_record, "dead_planner", "unspent rows come back once"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -39,8 +40,9 @@ age_s = 600
 
 
 def test_what_a_pacer_saves_shows_in_the_figures() -> None:
-    paced, everything, fixed = (run_policy(SMALL, 3, policy).figures for policy in POLICIES)
-    assert (paced.policy, everything.policy, fixed.policy) == POLICIES
+    paced, halving, everything, fixed = (run_policy(SMALL, 3, policy).figures for policy in POLICIES)
+    assert (paced.policy, halving.policy, everything.policy, fixed.policy) == POLICIES
+    assert replace(halving, policy="paced") == paced  # nothing was refused, so nothing was learned
     assert paced.jobs == everything.jobs == fixed.jobs == paced.done == 400
     assert (paced.refusals, paced.redone_chunks, paced.duplicate_effects) == (0, 0, 0)
     assert everything.refusals_per_1000 > 100

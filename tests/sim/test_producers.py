@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +15,9 @@ from ops.sim.faults import CrashAt, CrashOn, Fail, FaultHook, FaultOn, When
 from ops.sim.hosts import ScheduleFaults
 from ops.sim.sluice_world import SimSluice
 from ops.sim.world import START_MS
-from shared.core.model import State
+from shared.core import stats
+from shared.core.exchange import BatchAnswer, Outgoing
+from shared.core.model import Lane, State
 from shared.core.settings import GuildReportsSettings, MatchEndedSettings, SessionSweepSettings, Settings
 from shared.errors import InvalidInput, JobsRefused, LedgerUnavailable, Retryable, StorageUnavailable
 from shared.usecases.produce import produce_match, produce_reports, produce_sweep
@@ -164,6 +167,9 @@ DOUBLES: dict[str, dict[str, Any]] = {
     "an object whose answer is lost": {
         "faults": [FaultOn("blobs.put_once", Fail(StorageUnavailable("lost")), when=When.AFTER)]
     },
+    "an end whose answer is lost": {
+        "faults": [FaultOn("ledger.move", Fail(LedgerUnavailable("lost")), nth=11, when=When.AFTER)]
+    },
     "a worker that dies between the two forms": {"faults": [CrashOn("blobs.put_once", 2, When.AFTER)]},
     "a producer that dies": {"faults": [CrashOn("ledger.create", 1, When.AFTER)]},
 }
@@ -186,6 +192,7 @@ def test_two_reports_for_one_guild_and_week_are_impossible(name: str) -> None:
     assert {row.state for row in sluice.rows.values()} == {State.DONE}
     assert reports_of(sluice) == expected()
     assert set(puts.values()) == {1}, "each object was made once"
+    assert sluice.report().duplicate_effects == 0
 
 
 def watch(sluice: SimSluice, puts: Counter[str]) -> None:
@@ -200,14 +207,29 @@ def watch(sluice: SimSluice, puts: Counter[str]) -> None:
 
 
 def test_a_message_that_comes_again_after_an_hour_finds_the_report_done() -> None:
+    """The very messages, when SQS has forgotten that it had them: each is found stale, and nothing moves."""
     sluice = world()
+    sent: list[tuple[str, Lane, Sequence[Outgoing]]] = []
+    send = sluice.queue.send_batch
+
+    def noted(job_class: str, lane: Lane, batch: Sequence[Outgoing]) -> BatchAnswer:
+        sent.append((job_class, lane, batch))
+        return send(job_class, lane, batch)
+
+    sluice.queue.send_batch = noted  # type: ignore[method-assign]
     scheduled(sluice)
     assert sluice.drain(max_ms=2 * HOUR_MS)
-    before, moves = reports_of(sluice), len(sluice.ledger.steps)
-    scheduled(sluice)
+    before, moves, puts = reports_of(sluice), len(sluice.ledger.steps), Counter[str]()
+    watch(sluice, puts)
     sluice.run(HOUR_MS)
-    assert reports_of(sluice) == before
-    assert len(sluice.ledger.steps) == moves
+    for job_class, lane, batch in sent:
+        send(job_class, lane, batch)
+    sluice.run(HOUR_MS)
+    minutes_ms = list(range(START_MS, sluice.world.now_ms, 60_000))
+    windows = sluice.ledger.read_stats(REPORTS.job_class, windows_ms=minutes_ms)
+    assert sum(window.counters.get(stats.STALE, 0) for window in windows) == sum(len(batch) for *_, batch in sent)
+    assert (reports_of(sluice), len(sluice.ledger.steps), puts) == (before, moves, Counter())
+    assert len(sent) >= 1
 
 
 def test_a_guild_that_cannot_be_named_does_not_cost_the_others_their_report_and_is_told() -> None:

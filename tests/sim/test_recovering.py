@@ -12,7 +12,7 @@ from shared.core.flags import Flag
 from shared.core.overrides import RateOverride
 from shared.core.pacing import RateBinding
 from shared.core.recovery import Cause
-from shared.usecases.operate import clear_rate, set_rate
+from shared.usecases.operate import rate_word, set_rate
 from tests.sim.worlds import CLASS, TWENTY_A_TICK, Bench, jobs, settings
 
 ABOUT = partial(pytest.approx, abs=1)
@@ -131,10 +131,14 @@ def test_a_pause_during_a_recovery_begins_it_anew() -> None:
 # -- an operator's bound
 
 
+def bound(sluice: Bench, rate_per_s: float | None, why: str, *, for_s: float | None = None) -> None:
+    set_rate(sluice.ports, CLASS, rate_word(sluice.ports, rate_per_s, by="ada", why=why, for_s=for_s))
+
+
 def test_a_bound_holds_from_the_next_tick_until_it_expires() -> None:
     sluice = bench()
     admitted(sluice, range(1, 2))
-    set_rate(sluice.ports, CLASS, 0.1, by="ada", why="the provider asked", for_s=150)
+    bound(sluice, 0.1, "the provider asked", for_s=150)
 
     assert admitted(sluice, range(2, 6)) == [6, 6, 20, 20]
     assert sluice.history[-1].rate_binding == "slots"
@@ -142,21 +146,17 @@ def test_a_bound_holds_from_the_next_tick_until_it_expires() -> None:
 
 def test_a_bound_above_what_is_possible_does_nothing_and_clearing_ends_one() -> None:
     sluice = bench()
-    set_rate(sluice.ports, CLASS, 50.0, by="ada", why="hope")
+    bound(sluice, 50.0, "hope")
     assert admitted(sluice, range(1, 2)) == [20]
-    set_rate(sluice.ports, CLASS, 0.1, by="ada", why="care")
+    bound(sluice, 0.1, "care")
     assert admitted(sluice, range(2, 3)) == [6]
-    before = clear_rate(sluice.ports, CLASS)
-
-    assert before is not None
-    assert (before.rate_per_s, before.flag.why) == (0.1, "care")
+    bound(sluice, None, "it is over")
     assert admitted(sluice, range(3, 4)) == [20]
-    assert clear_rate(sluice.ports, CLASS) is None
 
 
 def test_pause_and_resume_leave_the_bound_in_force() -> None:
     sluice = bench(staged_recovery=False)
-    set_rate(sluice.ports, CLASS, 0.1, by="ada", why="care")
+    bound(sluice, 0.1, "care")
     admitted(sluice, range(1, 2))
     sluice.pause(CLASS)
     admitted(sluice, range(2, 3))

@@ -17,8 +17,8 @@ from ops.sim.recording import Columns, Recorded, Recording, read_recording
 from ops.sim.replay import Options, Replay
 from ops.sim.result import STABLE, Result
 from ops.sim.waste import Bill
-from shared.core.cost import PRICES
 from shared.core.model import State
+from shared.core.prices import PRICES
 
 HOUR = Path(__file__).resolve().parents[3] / "shared" / "data" / "llm-inference-hour.csv"
 

@@ -27,6 +27,12 @@ THE_ELEVEN = {
     *("outage-40k", "planning-2400", "limit-drop", "kill-storm", "live-saturation", "tiny-rate"),
     *("poison-match", "double-tick", "missed-ticks", "long-jobs", "deep-matches"),
 }
+OF_SOME = {
+    *("refusals_per_1000_changing", "ticks_to_90_percent", "steady_rate_low", "steady_rate_high"),
+    *("unfinished", "drain_ratio", "dead_at_word", "held_at_word", "free_at_word"),
+}
+"""Figures beyond the stable ones that some scenarios expect something of."""
+
 GOOD = """
 about = "a test"
 [upstream]
@@ -69,7 +75,7 @@ def test_the_eleven_are_there() -> None:
 def test_a_shipped_scenario_is_valid_and_expects_only_figures_that_there_are(name: str) -> None:
     scenario = scenario_file.load(name)
     assert scenario.settings.classes["work"].declared_service_s > 0
-    assert {each.figure for each in scenario.expect} <= set(STABLE)
+    assert {each.figure for each in scenario.expect} <= {*STABLE, *OF_SOME}
 
 
 @cache
@@ -110,6 +116,19 @@ def test_a_whole_scenario_keeps_what_is_promised_of_it(name: str, utilisation: f
         assert figures.live_wait_p95_s is not None
         assert (figures.eta_error_median <= 0.05, figures.eta_error_p95 <= 0.15) == (True, True)
         assert figures.live_wait_p95_s <= 1.5 * 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["known-bucket", "known-fixed-window", "known-sliding-window"])
+def test_a_known_limit_is_used_and_hardly_ever_refused_in_a_quarter_of_an_hour(name: str) -> None:
+    """All of it, and 20 seeds: `simulate --scenario known-sliding-window --seeds 20`."""
+    scenario = scenario_file.load(name)
+    backlog, live = scenario.sources
+    found = run_paced(scenario.with_(sources=(replace(backlog, count=3200), live), expect=()), 3)
+    assert (found.violations, found.figures.unfinished) == ({}, 0)
+    assert found.figures.refusals_per_1000 <= 4  # the few that it learns by all come at its beginning
+    assert found.figures.utilisation is not None
+    assert found.figures.utilisation >= 0.9  # of 15 minutes the first tick and the last rows are waited for
 
 
 def small_outage() -> Scenario:
@@ -169,8 +188,17 @@ BAD = [
     (GOOD + "[class]\nkind = 'x'", "bad.toml: class.kind: got an unknown key, expected one of"),
     (GOOD + "[class]\nslots = 2", "bad.toml: class.slots: got 2, expected a whole number from 4"),
     (GOOD + "[class]\nfunction_timeout_s = 5", "bad.toml: class.chunk_margin_s: got 10.0, expected less than"),
+    (
+        GOOD + "[class.abort]\ndead_share = 3",
+        "bad.toml: class.abort.dead_share: got 3, expected a number from 0 to 1, or false to switch the rule off",
+    ),
+    (
+        GOOD + "[class.abort]\ndead = false",
+        "bad.toml: class.abort.dead: got an unknown key, expected one of age_windows",
+    ),
+    (GOOD + "poison_share = 2", "bad.toml: jobs[1].poison_share: got 2, expected a number from 0 to 1"),
     (GOOD + "[ticks]\nmiss = nan", "bad.toml: ticks.miss: got nan, expected a number from 0 to 0.9"),
-    (GOOD + "[[events]]\nat_s = 3", "bad.toml: events[1].do: got nothing, expected one of pause, resume"),
+    (GOOD + "[[events]]\nat_s = 3", "bad.toml: events[1].do: got nothing, expected one of pause, resume, repair"),
     ('expect = ["speed"]' + GOOD, 'bad.toml: expect[1]: got "speed", expected a string like'),
     (GOOD.replace("[[jobs]]", "[jobs]"), "bad.toml: jobs: got a table, expected [[jobs]] tables"),
 ]

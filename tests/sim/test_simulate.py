@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ from click.testing import CliRunner
 
 from ops.cli import main
 from ops.sim import scenario_file
+from ops.sim.policies import POLICIES, run_policy
+from ops.sim.scenario import Expectation
 from ops.sim.seeds import run_seed
+from ops.sim.spread import spreads
 
 SMALL = """
 about = "a test"
@@ -41,6 +45,52 @@ def test_a_seed_that_misses_an_expectation_has_failed(tmp_path: Path) -> None:
     assert "error: seed 1: expected done >= 6: got 5\n" in ran.stderr
 
 
+def test_the_worst_of_the_seeds_stands_beside_each_expectation_policy_by_policy(tmp_path: Path) -> None:
+    path = small(tmp_path, "drain_s <= 999")
+    scenario = scenario_file.load(str(path))
+    worst = max((run_policy(scenario, seed, "paced").figures.drain_s or 0.0, seed) for seed in (1, 2))
+    ran = command("--scenario", path, "--seeds", 2, "--policy", "all")
+
+    assert ran.exit_code == 0
+    first, headings, row = ran.stdout.splitlines()
+    assert first.startswith("small: 2 seeds, 0 failed; ")
+    assert headings.split() == ["expected", *(part for each in POLICIES for part in (each, "seed", "median"))]
+    assert row.split()[:5] == ["drain_s", "<=", "999", f"{worst[0]:.4g}", str(worst[1])]
+    found = json.loads(command("--scenario", path, "--seeds", 2, "--json").stdout)
+    assert (found["seeds"], found["failed"]) == (2, [])
+    assert found["policies"]["paced"]["drain_s"].keys() == {"worst", "seed", "median"}
+
+
+def test_another_policy_may_miss_what_is_expected_of_ours(tmp_path: Path) -> None:
+    path = small(tmp_path, "ticks >= 1")  # the others have none
+
+    assert command("--scenario", path, "--seeds", 1, "--policy", "enqueue-all").exit_code == 0
+
+
+EXPECTED = Expectation(figure="ticks_to_90_percent", compare="<=", number=7)
+
+
+@pytest.mark.parametrize(
+    ("values", "worst", "seed", "middle"),
+    [
+        ({1: 5, 2: 9, 3: 7}, 9, 2, 7),
+        ({1: 5, 2: None, 3: 7}, None, 2, 6),  # what never came is worse than what came late
+        ({1: None}, None, 1, None),
+    ],
+)
+def test_the_worst_is_what_is_farthest_on_the_wrong_side(
+    values: dict[int, float | None], worst: float | None, seed: int, middle: float | None
+) -> None:
+    (spread,) = spreads((EXPECTED,), {each: {EXPECTED.figure: value} for each, value in values.items()})
+    assert (spread.worst, spread.seed, spread.median) == (worst, seed, middle)
+
+
+def test_of_at_least_the_least_is_the_worst() -> None:
+    expected = Expectation(figure="utilisation", compare=">=", number=0.9)
+    (spread,) = spreads((expected,), {1: {"utilisation": 0.99}, 2: {"utilisation": 0.91}})
+    assert (spread.worst, spread.seed) == (0.91, 2)
+
+
 @pytest.mark.parametrize(("figure", "hint"), [("utilization", "did you mean utilisation?"), ("policy", "one of seed,")])
 def test_an_expectation_of_a_figure_that_there_is_not_is_a_bad_file(tmp_path: Path, figure: str, hint: str) -> None:
     ran = command("--scenario", small(tmp_path, f"{figure} >= 1"))
@@ -54,7 +104,11 @@ def test_an_expectation_of_a_figure_that_there_is_not_is_a_bad_file(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--scenario", "tiny-rate", "--seeds", 2, "--policy", "all"), "--policy: got the option beside --seeds"),
+        (
+            ("--scenario", "tiny-rate", "--seeds", 2, "--policy", "all", "--state", "x.json"),
+            "--state: got the option beside --policy",
+        ),
+        (("--shares", "--scenario", "tiny-rate"), "--scenario: got the option beside --shares"),
         (("--scenario", "tiny-rate", "--seeds", 2, "--out", "x.json"), "--out: got the option beside --seeds"),
         (("--scenario", "tiny-rate", "--state", "x.json"), "--state: got the option beside --scenario"),
         (("--matrix", "--list"), "--matrix: got the option beside --list"),

@@ -12,7 +12,7 @@ from ops.sim.invocations import Invocation
 from ops.sim.world import START_MS
 from shared.core.flags import Flag
 from shared.core.model import Lane, State
-from shared.core.runs import WEBHOOK, RunKey, RunState, minutes_to_look_at
+from shared.core.runs import WEBHOOK, Run, RunKey, RunState, minutes_to_look_at
 from shared.core.settings import Schedule
 from shared.usecases.pace import PaceReport, pace
 from shared.usecases.tick import TickRequest
@@ -146,6 +146,22 @@ def test_a_pacer_that_was_away_for_long_finds_every_run_and_closes_them_all() ->
     assert {state for state, _ in states(sluice).values()} <= {RunState.CLOSED, RunState.SKIPPED}
     assert sum(reason == "superseded" for _, reason in states(sluice).values()) == 47
     assert sluice.claimed() > 0
+
+
+def test_a_run_that_somebody_opens_again_spends_only_what_was_earned_since() -> None:
+    """What the webhook's role could write in the wrong hands: IAM cannot ask for the condition of a put."""
+    sluice = bench(BOTH)
+    admitted(sluice, 0)
+    sluice.ended(asked(sluice, 0))
+    began_ms, once = sluice.world.now_ms, sluice.claimed()
+    for number in range(1, 31):
+        sluice.until(number)
+        sluice.ledger._runs.runs[key(0)] = Run(key=key(0), state=RunState.OPEN, source=WEBHOOK)
+        sluice.ended(asked(sluice, 0))
+    earned = (sluice.world.now_ms - began_ms) / MINUTE_MS * 20  # of twenty a tick of a minute
+    assert sluice.ledger.writes["plan_run"] == 31
+    assert once > 0
+    assert 0 < sluice.claimed() - once <= earned + 1
 
 
 # -- schedule and webhook, and each other's locks

@@ -7,7 +7,7 @@ import pytest
 from ops.sim.world import START_MS
 from tests.sim.worlds import HOUR_MS, Bench, jobs, settings
 
-PER_TICK = ("admit_run", "take_run", "plan_run", "close_run")
+PER_TICK = ("admit_run", "take_run", "withdraw", "plan_run", "close_run")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from ops.sim.checks.suite import Suite
 from ops.sim.invocations import Invocation
 from ops.sim.memory_ledger import Step
 from ops.sim.sluice_world import SimSluice
@@ -20,6 +21,7 @@ from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Setti
 from shared.core.stats import window_of
 from shared.kind import Chunk, ChunkContext
 from shared.usecases.dead_letter import read_dead_letters
+from shared.usecases.submit import SubmitReport, submit_jobs
 from shared.usecases.tick import TickReport, TickRequest, run_tick
 from shared.usecases.work import work
 
@@ -75,7 +77,10 @@ class FunctionKind:
 
 
 class Bench(SimSluice):
-    """The world with its schedule and its mappings switched off: the test fires ticks and invokes workers itself."""
+    """The world with its schedule and its mappings switched off: the test fires ticks and invokes workers itself.
+
+    What it submits waits for a tick; `produce` submits as a producer does, which spends live allowance.
+    """
 
     def __init__(
         self, settings: Settings, seed: int = 1, *, ticks: bool = False, workers: bool = False, **options: Any
@@ -85,6 +90,17 @@ class Bench(SimSluice):
         self.upstream_settings = next(iter(settings.upstreams.values()), None)
         self.schedules[CLASS].enabled = ticks
         self.switch(workers)
+
+    def hand_in(self, jobs: Sequence[NewJob]) -> SubmitReport:
+        return submit_jobs(self.ports, self.settings, jobs, spends=False)
+
+    def produce(self, jobs: Sequence[NewJob], *, nonce: str = "") -> SubmitReport:
+        (report,) = self.ended(self.producer(jobs, nonce=nonce))
+        assert isinstance(report, SubmitReport)
+        return report
+
+    def producer(self, jobs: Sequence[NewJob], *, nonce: str = "") -> Invocation:
+        return self.world.spawn("producer", partial(submit_jobs, self.ports, self.settings, jobs, nonce=nonce))
 
     def switch(self, on: bool, *, lanes: Sequence[Lane] = tuple(Lane)) -> None:
         """Event source mappings of these lanes (and the dead-letter reader's) on or off."""
@@ -199,3 +215,15 @@ class Bench(SimSluice):
     def queued(self, lane: Lane) -> list[str]:
         """Job ids of the messages in this lane's queue that can be received now."""
         return [delivery.message.job_id for delivery in self.receive(10_000, lane=lane)]
+
+
+class Watched(Bench):
+    """With every checker at work from the beginning."""
+
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self.suite = Suite(self)
+
+    @property
+    def broken(self) -> list[str]:
+        return [str(each) for each in self.suite.findings.first]

@@ -32,6 +32,10 @@ class OneEffect(Checker):
         self.repeats = 0
         self._committed: set[tuple[str, str]] = set()
 
+    def known(self, job_id: str, cursor: str) -> None:
+        """A chunk that was committed before this run began: its ledger was loaded."""
+        self._committed.add((job_id, cursor))
+
     def stepped(self, step: Step) -> None:
         if not is_progress(step):
             return

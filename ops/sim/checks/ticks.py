@@ -10,17 +10,19 @@ from ops.sim.memory_ledger import Step
 from shared.core.lanes import exact
 from shared.core.model import Job, State
 from shared.core.pacing import TickPlan
-from shared.core.runs import RunKey, TickMemory
+from shared.core.runs import RunKey, TickLine, TickMemory
 from shared.usecases.tick import TickReport
 
 
 def is_admission(step: Step) -> bool:
-    """A row enters flight by the pacer's hand. A handed-over successor takes the place of the job that ended."""
+    """A row enters flight by the pacer's hand. A handed-over successor takes the place of the job that ended; what is
+    admitted at its submission is no step but a creation."""
     return step.name == "claim"
 
 
 class Budget(Checker):
-    """No run claims more than it was planned with, and never is more in flight than `max_inflight`."""
+    """No run admits more than it was planned with, its live allowance included, and never is more in flight than
+    `max_inflight`."""
 
     invariant = "I1"
 
@@ -29,7 +31,7 @@ class Budget(Checker):
         self.in_flight: Counter[str] = Counter()
         self.most_in_flight = 0
         self._budgets: dict[str, int] = {}
-        self._claims: Counter[str] = Counter()
+        self._admitted: Counter[str] = Counter()
 
     def planned(self, key: RunKey, owner: str, plan: TickMemory) -> None:
         self._budgets.setdefault(key.run_id, plan.budget)
@@ -37,18 +39,26 @@ class Budget(Checker):
     def created(self, job: Job) -> None:
         if job.state is State.QUEUED:
             self._moves(job.job_class, 1)
+            self._admits(job.run_id)
 
     def stepped(self, step: Step) -> None:
         change = (step.after.state is State.QUEUED) - (step.before.state is State.QUEUED)
         if change:
             self._moves(step.after.job_class, change)
-        if not is_admission(step):
-            return
-        run_id = step.after.run_id
-        self._claims[run_id] += 1
-        if self._claims[run_id] > self._budgets.get(run_id, 0):
+        if is_admission(step):
+            self._admits(step.after.run_id)
+
+    def closed(self, key: RunKey, line: TickLine) -> None:
+        left = self._budgets.get(key.run_id, 0) - self._admitted[key.run_id]
+        if line.granted > left:
+            self.breaks(f"{key.run_id} left {line.granted} rows to submitters and has {left} left")
+
+    def _admits(self, run_id: str) -> None:
+        self._admitted[run_id] += 1
+        budget = self._budgets.get(run_id, 0)
+        if self._admitted[run_id] > budget:
             self.over_budget.add(run_id)
-            self.breaks(f"{run_id} claimed {self._claims[run_id]} rows of a budget of {self._budgets.get(run_id, 0)}")
+            self.breaks(f"{run_id} admitted {self._admitted[run_id]} rows of a budget of {budget}")
 
     def _moves(self, job_class: str, change: int) -> None:
         self.in_flight[job_class] += change
@@ -103,11 +113,10 @@ class Lanes(Checker):
             self._owed.pop(job_class, None)
             return
         waiting_live, waiting_recovery = (int(factor(plan, f"waiting_{lane}")) for lane in ("live", "recovery"))
-        split = plan.live + plan.recovery
-        if plan.budget and split != min(plan.budget, waiting_live + waiting_recovery):
-            self.breaks(
-                f"{report.run_id} split {split} of {plan.budget} rows with {waiting_live + waiting_recovery} waiting"
-            )
+        split = plan.live + plan.recovery + plan.granted
+        wanted = waiting_live + waiting_recovery + int(factor(plan, "expected_live"))
+        if plan.budget and split != min(plan.budget, wanted):
+            self.breaks(f"{report.run_id} split {split} of {plan.budget} rows with {wanted} waiting or expected")
         if waiting_live < plan.budget or waiting_recovery < plan.budget:
             self._owed.pop(job_class, None)  # a lane may have lent, which ends what can be compared
             return
@@ -116,6 +125,11 @@ class Lanes(Checker):
         self._owed[job_class] = owed
         if abs(owed) > 2:
             self.breaks(f"{report.run_id} leaves the live lane {float(owed):g} rows behind its share")
+
+    def created(self, job: Job) -> None:
+        window_ms = self.sluice.settings.classes[job.job_class].live_window_s * 1000
+        if job.state is State.QUEUED and job.sent_at_ms - job.due_ms >= window_ms:
+            self.breaks(f"{job.job_id} is recovery work and was admitted at its submission")
 
     def stepped(self, step: Step) -> None:
         if not is_admission(step) or step.after.lane is None:
