@@ -6,14 +6,13 @@ a dot for a chunk and a K for one that was killed, as in `..K..K.`, so that a te
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.bundle import Platform, stage
 from ops.local.emulator import ROOT, Emulator
+from tests.e2e.deployed_code import deploy_code
 
 _DEATH = """
 
@@ -59,12 +58,5 @@ def deploy_deaths(emulator: Emulator, config: Path, directory: Path, *, kinds: I
     for kind in kinds:
         path = code / "functions" / "worker" / "kinds" / f"{kind}.py"
         path.write_text(path.read_text() + _DEATH.format(line=str(directory / f"{kind}.line"), every=every))
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(each for each in code.rglob("*") if each.is_file()):
-            archive.write(path, path.relative_to(code))
-    functions = emulator.client("lambda")
-    for found in functions.list_functions()["Functions"]:
-        if found["Handler"].startswith("functions."):
-            functions.update_function_code(FunctionName=found["FunctionName"], ZipFile=packed.getvalue())
+    deploy_code(emulator, code)
     return Deaths(directory=directory, every=every)

@@ -4,11 +4,9 @@ that one condition is taken out of what is deployed.
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from infra.bundle import Platform, stage
 from ops.local.deploy import deploy
 from ops.local.emulator import ROOT, Emulator
 from ops.local.processes import scrubbed_environment
+from tests.e2e.deployed_code import deploy_code
 
 pytestmark = pytest.mark.e2e
 
@@ -69,22 +68,12 @@ class Site:
         text = path.read_text()
         assert text.count(condition) == 1, f"{module} does not say {condition!r} once: the mutation is out of date"
         path.write_text(text.replace(condition, without))
-        self._deploy_code()
+        deploy_code(self.emulator, self.code)
         try:
             yield
         finally:
             path.write_text(text)
-            self._deploy_code()
-
-    def _deploy_code(self) -> None:
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            for path in sorted(each for each in self.code.rglob("*") if each.is_file()):
-                archive.write(path, path.relative_to(self.code))
-        functions = self.emulator.client("lambda")
-        for found in functions.list_functions()["Functions"]:
-            if found["Handler"].startswith("functions."):
-                functions.update_function_code(FunctionName=found["FunctionName"], ZipFile=packed.getvalue())
+            deploy_code(self.emulator, self.code)
 
 
 @pytest.fixture(scope="module")
