@@ -105,8 +105,8 @@ class Panels:
             )
         learned = [tick.learned_per_s for tick in self.ticks]
         if any(each is not None for each in learned):
-            axes.plot(self.times, _scaled(learned, 1.0), color=BLUE, linewidth=3.5, alpha=0.45, label="learned rate")
-        axes.plot(self.times, [tick.rate_per_s for tick in self.ticks], color=INK, linewidth=1.6, label="pacer's rate")
+            axes.plot(self.times, _scaled(learned, 1.0), color=BLUE, linewidth=3.5, alpha=0.45, label="learned")
+        axes.plot(self.times, [tick.rate_per_s for tick in self.ticks], color=INK, linewidth=1.6, label="pacer")
         pairs = list(pairwise(self.ticks))
         middles = [(before.t_s + after.t_s) / 2 / self._unit_s for before, after in pairs]
         lengths_s = [max(1e-9, after.t_s - before.t_s) for before, after in pairs]
@@ -116,7 +116,7 @@ class Panels:
         axes.fill_between(middles, accepted, color=GREEN, alpha=0.35, linewidth=0, label="accepted")
         if any(refused):
             axes.fill_between(middles, accepted, made, color=RED, alpha=0.25, linewidth=0, label="refused")
-        self._finish(axes, "Rate against the true limit", "calls a second")
+        self._finish(axes, "Rate and limit", "calls a second")
 
     def live_wait(self, axes: Axes) -> None:
         waits = [tick.live_wait_s for tick in self.ticks]

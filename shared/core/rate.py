@@ -209,7 +209,8 @@ def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream:
     began_inside = learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0)
     if began_inside and (halving or measured_per_s >= BELIEVED_SHARE * learned.rate_per_s):
         return replace(marked, decision=Decision.TOLERATED)  # a decrease came in this window: the old rate was refused
-    if not (overloaded or costly or halving) and _near_ceiling(ran_per_s, upstream):
+    few = not overloaded or (not again and measured_per_s >= COSTLY_SHARE * ran_per_s)
+    if few and not (costly or halving) and _near_ceiling(ran_per_s, upstream):
         trimmed_per_s = (1 - TRIM) * ran_per_s
         marked = replace(marked, good_per_s=min(learned.good_per_s, trimmed_per_s))
         return _lowered(marked, trimmed_per_s, refused_per_s=ran_per_s, decision=Decision.TRIMMED)
