@@ -36,6 +36,9 @@ WRONG_INPUT: Final = 2
 NO_ANSWER: Final = 3
 INTERRUPTED: Final = 130
 
+_QUOTES_THE_REQUEST: Final = ("Validation", "InvalidParameter", "Serialization", "Malformed")
+"""Of error codes whose text repeats what was sent."""
+
 
 class Commands(click.Group):
     """A group whose commands never end in a traceback: an operator reads one line and acts on it."""
@@ -70,11 +73,14 @@ def _end(ctx: click.Context, code: int, *lines: str) -> None:
 
 
 def _unexpected(error: Exception) -> str:
-    said = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {said[0][:300]}" if said else type(error).__name__
-    if type(error).__module__.partition(".")[0] == "botocore":
-        return f"AWS: {text}"
-    return f"{text} (a fault of Sluice's own; --traceback shows where)"
+    """One line without the error's own words where these may quote a row: `--traceback` shows them."""
+    kind = type(error).__name__
+    if type(error).__module__.partition(".")[0] != "botocore":
+        return f"{kind} (a fault of Sluice's own; --traceback shows where)"
+    answered = getattr(error, "response", None)
+    if answered is not None and any(quotes in answered["Error"]["Code"] for quotes in _QUOTES_THE_REQUEST):
+        return f"AWS: {answered['Error']['Code']} ({kind}; --traceback shows what AWS said)"
+    return f"AWS: {kind}: {' '.join(str(error).split())[:300]}"
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

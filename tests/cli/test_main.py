@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import pytest
+from botocore.exceptions import ClientError
 from click.testing import CliRunner
 from moto import mock_aws
 
@@ -86,6 +87,10 @@ def test_a_fault_in_the_configuration_is_named_with_its_key(tmp_path: Path) -> N
     ]
 
 
+def refused(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, "GetItem")
+
+
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
@@ -96,7 +101,17 @@ def test_a_fault_in_the_configuration_is_named_with_its_key(tmp_path: Path) -> N
         ),
         (ObjectMissing(), 1, "An object that the job points at does not exist."),
         (ConfigError(["a: b", "c: d"]), 2, "a: b\nerror: c: d"),
-        (KeyError("x"), 1, "KeyError: 'x' (a fault of Sluice's own; --traceback shows where)"),
+        (KeyError("x"), 1, "KeyError (a fault of Sluice's own; --traceback shows where)"),
+        (
+            refused("AccessDeniedException"),
+            1,
+            "AWS: ClientError: An error occurred (AccessDeniedException) when calling the GetItem operation: no",
+        ),
+        (
+            refused("ValidationException"),
+            1,
+            "AWS: ValidationException (ClientError; --traceback shows what AWS said)",
+        ),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
