@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from shared.aws import keys
@@ -15,6 +16,9 @@ from shared.core.model import Job
 
 GRANT_AS_READ: Final = "#run_id = :was_run_id AND #rows >= :was_rows"
 """read the grant ── (withdrawn, zeroed by a pause, granted anew, spent by others) ── spend ✗"""
+
+_BURSTS: Final = 4
+"""How often the whole patience with conflicts is spent before an end is given up."""
 
 _SPENT: Final = tuple(f"spent_{place}" for place in range(SLICES))
 
@@ -29,9 +33,7 @@ class Allowances:
         return _allowance(job_class, self._table.get(keys.allowance(job_class)) or {})
 
     def withdraw(self, job_class: str) -> Allowance:
-        answer = self._table.update(ended(job_class), returns="ALL_NEW")
-        assert not isinstance(answer, Unmet), "it has no condition"
-        return _allowance(job_class, answer.item)
+        return _allowance(job_class, end(self._table, job_class))
 
     def spend(self, allowance: Allowance, jobs: Sequence[Job]) -> bool:
         """A conflict with another submitter is an answer, too: the rows then wait for their tick."""
@@ -51,6 +53,17 @@ class Allowances:
 
     def miss(self, job_class: str, *, rows: int) -> None:
         self._table.update(update_of(keys.allowance(job_class), values={}, add={"missed": rows}), once=True)
+
+
+def end(table: Table, job_class: str) -> Item:
+    """Nothing more may be spent; returns the record. Of many submitters at it each gives up within half a second: a
+    tick or a pause outlasts them, or a burst of matches that end would cost the class its tick."""
+    for _ in range(_BURSTS):
+        with suppress(Conflict):
+            answer = table.update(ended(job_class), returns="ALL_NEW")
+            assert not isinstance(answer, Unmet), "it has no condition"
+            return answer.item
+    raise Conflict("conflict")
 
 
 def ended(job_class: str) -> dict[str, Any]:

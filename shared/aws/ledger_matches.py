@@ -9,7 +9,7 @@ from shared.aws.items import encode, item_of_job, present
 from shared.aws.ledger_allowance import taking
 from shared.aws.ledger_moves import is_own, put_of_output, request_of
 from shared.aws.ledger_rows import ABSENT
-from shared.aws.table import Answer, Table, Unmet, update_of
+from shared.aws.table import Answer, Conflict, Table, Unmet, update_of
 from shared.core.allowance import Allowance
 from shared.core.model import Job, Lost, Match, MatchChanged, MatchStep, OutputTaken, Stepped, StepResult
 
@@ -41,7 +41,13 @@ class Matches:
         actions = [("Update", request_of(move)) for move in step.moves]
         outputs = [("Put", put_of_output(move)) for move in step.moves if move.output is not None]
         entering = [] if step.enters is None else _entering(step.after, step.enters)
-        refused = self._table.transact(*actions, *outputs, ("Update", _line(step)), *entering, *_taking(spends, step))
+        taken = _taking(spends, step)
+        try:
+            refused = self._table.transact(*actions, *outputs, ("Update", _line(step)), *entering, *taken)
+        except Conflict:
+            if not taken:
+                raise
+            return MatchChanged()  # most likely other submitters at the allowance: the row can do without it
         if refused is None or self._is_made(step):
             return Stepped()
         return _judged(refused, moves=len(actions), outputs=len(outputs))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from shared.aws import keys
 from shared.aws.items import encode, load, present
 from shared.aws.keys import Attribute
-from shared.aws.ledger_allowance import accounted, ended, granted
+from shared.aws.ledger_allowance import accounted, end, ended, granted
 from shared.aws.ledger_rows import ABSENT
 from shared.aws.paging import batch_get
 from shared.aws.table import Table, Unmet, Written, update_of
@@ -184,7 +184,7 @@ class Runs:
         if flag is None:
             self._table.update(said)
             return None
-        self._table.update(ended(job_class))
+        end(self._table, job_class)
         refused = self._table.transact(("Update", said), ("Update", ended(job_class)))
         return refused[0].old[name] if refused is not None and isinstance(refused[0], Unmet) else None
 

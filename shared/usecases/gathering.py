@@ -38,7 +38,7 @@ class Gathered:
 
     control: Control
     allowance: Allowance
-    """The last one, withdrawn, with the record of what became of it."""
+    """The last one, with the record of what became of it; withdrawn, if this tick plans."""
     upstream: UpstreamSight | None
     measures: Measures
     counts: Counts
@@ -76,13 +76,15 @@ class Gathered:
         return recent + math.ceil(moved * INDEX_LAG_MS / stats.WINDOW_MS)
 
 
-def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> Gathered:
+def gather(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None, *, plans: bool) -> Gathered:
     """Withdraw the allowance before anything is counted, or rows would be admitted that no count can have seen (I1).
+
+    Who plans nothing (`plans` is False: a repair, a resumed run) leaves it to submitters: there is no grant after it.
 
     Read control first of all that is read: a pause that is committed after it waits until this tick has let go of the
     lock.
     """
-    allowance = ports.ledger.withdraw(settings.name)
+    allowance = ports.ledger.withdraw(settings.name) if plans else ports.ledger.read_allowance(settings.name)
     control = ports.ledger.read_control(settings.name)
     now_ms = ports.clock.now_ms()
     counts = count_rows(ports, settings, now_ms)

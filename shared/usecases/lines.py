@@ -38,7 +38,7 @@ Claim: TypeAlias = tuple[Job, Allowance | None]
 def join_line(ports: Ports, job: Job, claimed: Callable[[Job], Claim] | None = None) -> Joined:
     """Create the job at the end of its match's line; the same id again changes nothing. Atomic with the line.
 
-    `claimed` is asked once it would be its turn at once, and may claim it from the live allowance.
+    `claimed` is asked where it would be its turn at once, and may claim it from the live allowance: one attempt.
     """
     for _ in range(_TRIES):
         existing = ports.ledger.read_job(job.job_id)
@@ -50,6 +50,8 @@ def join_line(ports: Ports, job: Job, claimed: Callable[[Job], Claim] | None = N
         if isinstance(ports.ledger.step_match(step, spends=allowance), Stepped):
             assert step.enters is not None
             return Joined(created=Created.CREATED, job=step.enters)
+        if allowance is not None:
+            claimed = None  # the line changed, nothing was left, or others were at it: the row waits for its tick
     raise LedgerUnavailable("the match is too busy")
 
 

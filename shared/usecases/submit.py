@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Final, TypeAlias
 
 from shared.core.model import Created, Job, NewJob, State
@@ -77,9 +78,11 @@ def submit_jobs(
     def refuse(position: int, fault: InvalidInput) -> None:
         report.refused.append(Refusal.of(position, fault))
 
-    rows = admitted(ports, settings, enumerate(jobs), refuse=refuse)
+    left = iter(jobs)
+    first = list(islice(left, AT_ONCE + 1))
+    at_once = spends and len(first) <= AT_ONCE
+    rows = admitted(ports, settings, enumerate(chain(first, left)), refuse=refuse)
     for number, wave in enumerate(waves(rows)):
-        at_once = spends and len(wave) <= AT_ONCE
         report.add(create_wave(ports, settings, wave, nonce=wave_nonce(nonce, number), spends=at_once))
     report.refused.sort(key=lambda refusal: refusal.position)
     return report

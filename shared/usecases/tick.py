@@ -113,7 +113,7 @@ def _own(
 ) -> TickReport:
     stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
     try:
-        seen = gather(ports, settings, upstream)
+        seen = gather(ports, settings, upstream, plans=not (planned or request.repair))
         sweeps_only = planned or request.repair or _revoked(request, seen)
         seen = seen if sweeps_only else stop_if_harmful(ports, settings, seen)
         plan = plan_tick(snapshot_of(settings, seen, resumed=sweeps_only), seen.now_ms)

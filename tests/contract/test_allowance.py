@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,7 @@ def test_more_than_is_left_is_not_spent_at_all(granted: Ledger) -> None:
 def test_an_id_that_exists_takes_nothing_and_admits_nobody(granted: Ledger) -> None:
     granted.create([a_job("there")])
     assert not spend(granted, "new", "there")
+    assert not spend(granted, "there"), "it is not ours, although every id exists"
     assert (allowance(granted).rows, granted.read_job("new")) == (3, None)
     assert granted.read_job("there") == a_job("there")
 
@@ -243,6 +245,25 @@ def test_a_grant_whose_answer_is_lost_is_granted_once(aws: AwsWorld) -> None:
     assert spend(aws.ledger, "a")
     assert aws.ledger.close_run(KEY, owner="one", close=GRANTING)
     assert allowance(aws.ledger).rows == 2
+
+
+def test_a_grant_that_slips_in_before_the_flag_ends_with_the_flag(
+    aws: AwsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, update = aws.ledger, aws.table.update
+    ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
+    take(ledger)
+    ledger.plan_run(KEY, owner="one", plan=PLAN)
+
+    def then_close(*request: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        answer = update(*request, **options)
+        assert ledger.close_run(KEY, owner="one", close=GRANTING)
+        return answer
+
+    monkeypatch.setattr(aws.table, "update", then_close)
+    ledger.set_pause(CLASS, FLAG)
+    assert (allowance(ledger).granted, allowance(ledger).rows) == (3, 0)
 
 
 @pytest.mark.e2e

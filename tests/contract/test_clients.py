@@ -28,8 +28,10 @@ from shared.aws.clients import (
 )
 from shared.aws.ledger import DynamoLedger
 from shared.aws.table import PAUSES_S, Table
+from shared.core.allowance import Allowance, admitted_at_once
 from shared.core.lifecycle import commit, finish
-from shared.core.model import Lost, Output, State
+from shared.core.model import Lost, Match, MatchChanged, Output, State
+from shared.core.ordering import enter
 from shared.core.settings import ClassSettings
 from shared.errors import LedgerUnavailable
 from tests.contract.jobs import a_job
@@ -163,6 +165,41 @@ def test_a_cancelled_transaction_is_judged_by_item(stubbed: Any) -> None:
 
     assert ledger.move(WITH_OUTPUT) == Lost()  # two that pass, then a condition that decides
     assert len(slept) == 2
+
+
+ALLOWANCE = Allowance(job_class="replay", rows=1, run_id="r")
+ENTERING = admitted_at_once(a_job(), ALLOWANCE, now_ms=1)
+STEP = enter(Match(job_class="replay", match_id="m"), ENTERING)
+ALL_ATTEMPTS = len(PAUSES_S) + 1
+
+
+def test_who_meets_other_submitters_at_every_attempt_does_without_the_allowance(stubbed: Any) -> None:
+    ledger, stubber, _ = stubbed
+    for _ in range(ALL_ATTEMPTS):
+        _cancelled(stubber, "None", "TransactionConflict")
+    for _ in range(ALL_ATTEMPTS):
+        _cancelled(stubber, "None", "None", "None", "TransactionConflict")
+
+    assert not ledger.spend(ALLOWANCE, [ENTERING])
+    assert ledger.step_match(STEP, spends=ALLOWANCE) == MatchChanged()
+
+
+def test_a_line_that_is_held_by_others_at_every_attempt_is_unavailable(stubbed: Any) -> None:
+    ledger, stubber, _ = stubbed
+    for _ in range(ALL_ATTEMPTS):
+        _cancelled(stubber, "TransactionConflict", "None", "None")
+
+    with pytest.raises(LedgerUnavailable, match="conflict"):
+        ledger.step_match(STEP)
+
+
+def test_a_tick_or_a_pause_outlasts_a_burst_of_submitters_at_the_allowance(stubbed: Any) -> None:
+    ledger, stubber, _ = stubbed
+    for _ in range(3 * ALL_ATTEMPTS):
+        stubber.add_client_error("update_item", "TransactionConflictException", http_status_code=400)
+    stubber.add_response("update_item", {"Attributes": {"granted": {"N": "3"}, "spent_0": {"N": "1"}}})
+
+    assert ledger.withdraw("replay").unspent == 2
 
 
 @pytest.mark.parametrize("codes", (("ValidationError", "None"), ("ConditionalCheckFailed", "ValidationError")))

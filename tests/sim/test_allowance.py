@@ -82,10 +82,11 @@ def test_what_was_not_spent_comes_back_and_what_was_missed_is_expected_next() ->
     assert planned(report).edge_rows == 20 + returned(report)
 
 
-def test_more_rows_than_a_match_leaves_behind_are_a_backlog_and_wait() -> None:
+@pytest.mark.parametrize("rows", [AT_ONCE + 1, 805])  # whose second wave alone would be few
+def test_more_rows_than_a_match_leaves_behind_are_a_backlog_and_wait(rows: int) -> None:
     sluice = measured(arrivals=20)
-    sluice.produce(jobs(AT_ONCE + 1, name="file"))
-    assert {sluice.rows[f"file{number}"].state for number in range(AT_ONCE + 1)} == {State.WAITING}
+    sluice.produce(jobs(rows, name="file"))
+    assert {sluice.rows[f"file{number}"].state for number in range(rows)} == {State.WAITING}
     assert sluice.ledger.read_allowance(CLASS).missed == 0, "and nobody is expected because of it"
 
 
@@ -179,21 +180,17 @@ def test_a_tick_that_lost_its_lock_grants_nothing() -> None:
     assert left(sluice) == granted, "the slow one has changed nothing"
 
 
-def test_a_repair_withdraws_and_grants_nothing_and_the_next_plan_has_all_of_it_back() -> None:
+def test_a_repair_leaves_the_allowance_to_submitters_and_the_next_plan_has_what_is_left_of_it() -> None:
     sluice = measured()
     sluice.produce(jobs(3, name="spent"))
-    request = TickRequest(
-        scheduled_ms=START_MS + 2 * MINUTE_MS,
-        source="schedule",
-        nonce="repair",
-        deadline_ms=START_MS + 3 * MINUTE_MS,
-        repair=True,
-    )
+    at_ms, until_ms = START_MS + 2 * MINUTE_MS, START_MS + 3 * MINUTE_MS
+    request = TickRequest(scheduled_ms=at_ms, source="schedule", nonce="repair", deadline_ms=until_ms, repair=True)
     sluice.until(120)
     sluice.command("repair", partial(run_tick, sluice.ports, sluice.job_class, None, request))
-    assert (left(sluice), sluice.history[-1].granted, sluice.history[-1].arrived) == (0, 0, None)
+    sluice.produce(jobs(1, name="after"))
+    assert (left(sluice), sluice.history[-1].granted, sluice.history[-1].arrived) == (4, 0, None)
     report = sluice.ticked(3, at_s=180)
-    assert (returned(report), sluice.history[-1].arrived) == (5, 3)
+    assert (returned(report), sluice.history[-1].arrived) == (4, 4)
 
 
 def test_a_resumed_run_grants_nothing_and_its_rows_are_not_earned_again() -> None:
@@ -227,11 +224,11 @@ def test_a_message_that_was_never_sent_is_healed_by_the_sweep() -> None:
         assert len(sluice.kinds[CLASS].starts) == 6
 
 
-def test_a_conflict_lets_the_row_wait() -> None:
-    sluice = measured()
-    sluice.ledger.withdraw(CLASS)
-    sluice.produce(jobs(2, name="next"))
-    assert {sluice.rows[f"next{number}"].state for number in (0, 1)} == {State.WAITING}
+def test_a_head_that_meets_others_at_the_allowance_tries_once_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    sluice, asked = measured(changes={"ordered": True}), []
+    monkeypatch.setattr(sluice.ledger, "_take", lambda *given: asked.append(given))
+    sluice.produce(jobs(1, name="next"))
+    assert (sluice.rows["next0"].state, len(asked), left(sluice)) == (State.WAITING, 1, 8)
 
 
 def test_an_answer_that_is_lost_spends_once_and_loses_nothing() -> None:
