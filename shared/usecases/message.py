@@ -257,8 +257,10 @@ class _Work:
         return True
 
 
-def _output_of(job: Job, chunk: Chunk) -> Output | None:
+def _output_of(job: Job, chunk: object) -> Output | None:
     """Check what a chunk returned. Raises `NoProgress` or `BadChunk`, which are the job's failure."""
+    if not isinstance(chunk, Chunk):
+        raise BadChunk("expected a Chunk")
     if chunk.next_cursor is not None:
         _check_cursor(chunk.next_cursor, job.cursor)
     if chunk.output is None:

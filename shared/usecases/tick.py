@@ -181,7 +181,7 @@ def _nothing_done_because(request: TickRequest, seen: Gathered, line: TickLine) 
         return "webhook_closed"
     if line.paused:
         return "paused"
-    idle = line.waiting.total == line.admitted == line.swept == 0
+    idle = line.waiting.total == line.admitted == line.swept == line.granted == 0
     return "nothing_to_do" if idle else ""
 
 

@@ -151,7 +151,7 @@ def broken(job: Job, cursor: str, context: ChunkContext) -> Chunk:
         (lambda *_: Chunk(next_cursor="x" * 1001), "bad_chunk"),
         (lambda *_: Chunk(next_cursor="\ud800"), "bad_chunk"),
         (lambda *_: Chunk(next_cursor=7), "bad_chunk"),  # type: ignore[arg-type]
-        (lambda *_: None, "AttributeError"),  # no chunk at all
+        (lambda *_: None, "bad_chunk"),  # no chunk at all
         (missing, "object_missing"),
         (broken, "KeyError"),  # the type's name, never its text (I12)
     ],
