@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ def export(access: Access, *, out: str, names: Sequence[str], live: bool, with_p
     """
     settings = access.settings()
     classes = tuple(dict.fromkeys(class_named(settings, name).name for name in names)) or tuple(settings.classes)
-    sink = Pipe(sys.stdout.buffer) if out == PIPE else PartFile(Path(out))
+    sink = Pipe(sys.stdout.buffer) if out == PIPE else PartFile(Path(out), check=partial(_read_back, settings=settings))
     asked = Asked(classes=classes, live=live, payloads=with_payloads)
     run = Export(access.ports(), settings, access.ledger_copy(), asked, meter_for(sys.stderr))
     try:
@@ -58,14 +59,14 @@ def export(access: Access, *, out: str, names: Sequence[str], live: bool, with_p
     except KeyboardInterrupt:
         click.echo("Interrupted." if out == PIPE else "Interrupted. Run the same command again to go on.", err=True)
         click.get_current_context().exit(INTERRUPTED)
-    if isinstance(sink, PartFile):
-        _read_back(sink.path, settings)
-    figures = {"file": out, "live": live, "resumed": run.resumed, "classes": list(classes)} | asdict(counts)
-    said = json.dumps(figures, ensure_ascii=False) if as_json else _in_words(out, counts, live=live)
+    figures = {"file": out, "live": live, "resumed": run.resumed, "left_out": run.left_out, "classes": list(classes)}
+    said = (
+        json.dumps(figures | asdict(counts), ensure_ascii=False) if as_json else _in_words(out, counts, run, live=live)
+    )
     click.echo(said, err=out == PIPE)
 
 
-def _read_back(path: Path, settings: Settings) -> None:
+def _read_back(path: Path, *, settings: Settings) -> None:
     """A file that `import` would refuse is found out now, while the ledger is still there."""
     with path.open("rb") as stream:
         for number, record in Reader(Lines(stream), settings):
@@ -73,10 +74,12 @@ def _read_back(path: Path, settings: Settings) -> None:
                 raise InvalidInput(f"line {number}: {record.field}", got=record.got, expected=record.expected)
 
 
-def _in_words(out: str, counts: Tally, *, live: bool) -> str:
+def _in_words(out: str, counts: Tally, run: Export, *, live: bool) -> str:
     name = "standard output" if out == PIPE else plain(out)
     rest = (
         f"{counted(counts.output, 'output')}, {counted(counts.run, 'run')}, {counted(counts.payload, 'large payload')}"
     )
     exact = "each row as of some moment of the export" if live else "exact: nothing moved meanwhile"
+    if run.left_out:
+        exact = f"without {counted(run.left_out, 'job')} that joined an ordered match meanwhile and is nowhere but here"
     return f"{name}: {counted(counts.job, 'job')}, {rest}; {exact}"

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from ops.drill import running, stopping
 from ops.drill.ground import DrillFailed, Ground, check
 from ops.wording import said
+from shared.core.overrides import SlotsOverride, slots_in_force
 from shared.errors import SluiceError
 from shared.usecases import operate
 from shared.usecases.counting import count_inflight, count_rows
@@ -54,7 +55,6 @@ def backlog(ground: Ground) -> int:
 def conduct(ground: Ground, parts: frozenset[Part], restore: Work | None) -> Iterator[Step]:
     """Each step as it is done; the first failure ends the drill. The class is left as it was found in any case."""
     slots = ground.ports.ledger.read_control(ground.name).slots
-    in_force = ground.job_class.slots if slots is None else slots.in_force(ground.job_class.slots)
     try:
         for name, work in _steps(parts, restore):
             step = _tried(ground, name, work)
@@ -62,7 +62,7 @@ def conduct(ground: Ground, parts: frozenset[Part], restore: Work | None) -> Ite
             if not step.ok:
                 return
     finally:
-        _leave_as_found(ground, in_force)
+        _leave_as_found(ground, slots)
 
 
 def _steps(parts: frozenset[Part], restore: Work | None) -> Iterator[tuple[str, Work]]:
@@ -84,11 +84,12 @@ def _tried(ground: Ground, name: str, work: Work) -> Step:
     return Step(name, ok, found, (ground.now_ms() - begun_ms) / 1000)
 
 
-def _leave_as_found(ground: Ground, in_force: int) -> None:
+def _leave_as_found(ground: Ground, slots: SlotsOverride | None) -> None:
     """What the drill has set and not taken back: after a failure, or ctrl-C."""
     control = ground.ports.ledger.read_control(ground.name)
     if control.pause is not None and (control.pause.by, control.pause.why) == (ground.by, ground.why):
         operate.resume(ground.ports, ground.name, by=ground.by, why=ground.why)
     if control.slots is not None and control.slots.flag.why == ground.why:
-        back = stopping.restored(ground, in_force)
+        back = stopping.restored(ground, slots)
+        in_force = slots_in_force(slots, configured=ground.job_class.slots)
         check(back.in_force == in_force, f"{back.in_force} slots are left in force: python -m ops concurrency")

@@ -51,6 +51,8 @@ def _simulated(ground: Ground, file: Path) -> str:
 
 
 def _deployed(ground: Ground, other: Ground, copy: LedgerCopy, file: Path, meter: Meter) -> str:
+    there = [job_id for job_id in ground.job_ids if other.ports.ledger.read_job(job_id) is not None]
+    check(not there, "the drill's jobs are there already: --into has to name another deployment than --outputs")
     with opened(str(file), rewindable=True) as source:
         run = Import(other.ports, other.settings, copy, meter)
         result = run.run(source, by=ground.by, why=ground.why, merge=False, dry_run=False)

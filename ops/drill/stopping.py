@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from ops.drill.ground import Ground, check
 from shared.core.model import Lane, State
+from shared.core.overrides import SlotsOverride, slots_in_force
 from shared.core.settings import MIN_LANE_SLOTS
 from shared.usecases import concurrency as slots
 from shared.usecases import operate
@@ -54,17 +56,22 @@ def concurrency(ground: Ground) -> str:
     slots.apply(ground.ports, ground.mappings, before, word)
     lowered = slots.show(ground.ports, ground.mappings, ground.job_class)
     check(lowered.agrees and lowered.in_force == fewer, f"{lowered.in_force} slots in force, {fewer} were asked for")
-    back = restored(ground, before.in_force)
+    back = restored(ground, before.override)
     check(back.agrees and back.in_force == before.in_force, f"back at {back.in_force} slots, not {before.in_force}")
     return f"{before.in_force} -> {fewer} -> {back.in_force} slots, each read back from both lanes' mappings"
 
 
-def restored(ground: Ground, in_force: int) -> slots.Concurrency:
-    """As many as before, whoever set them."""
+def restored(ground: Ground, was: SlotsOverride | None) -> slots.Concurrency:
+    """As many as before, signed by whoever set them, with the same way back."""
+    in_force = slots_in_force(was, configured=ground.job_class.slots)
     seen = slots.show(ground.ports, ground.mappings, ground.job_class)
+    word = seen.override
     if seen.in_force != in_force or not seen.agrees:
         word = slots.change(ground.ports, seen, in_force, by=ground.by, why=ground.why)
-        slots.apply(ground.ports, ground.mappings, seen, word)
+        word = slots.apply(ground.ports, ground.mappings, seen, word)
+    if word is not None:
+        kept = was if was is not None and was.verified_ms is not None else replace(word, before=in_force)
+        ground.ports.ledger.set_slots(ground.name, kept, before=word)
     return slots.show(ground.ports, ground.mappings, ground.job_class)
 
 

@@ -68,26 +68,29 @@ class Export:
         self._upstreams = {settings.classes[name].upstream for name in asked.classes}
         self._written_payloads: set[str] = set()
         self.resumed = False
+        self.left_out = 0
 
     def run(self, sink: Sink) -> Tally:
         """Everything, or an exception: what was written until then is gone on from. Returns the lines by kind."""
         with self._interrupts.caught(), self._meter:
             self._meter.begin("exporting", size_bytes=None)
-            reached = sink.earlier()
-            if reached is None:
-                reached = self._begin(sink)
-            else:
-                self._check_same(reached.header)
-                self.resumed = True
-            while True:
+            reached = self._gone_on(sink.earlier()) or self._begin(sink)
+            while not reached.whole:
                 with self._interrupts.shielded():
-                    reached, more = self._step(sink, reached)
-                if not more:
-                    break
+                    reached = self._step(sink, reached)
             sink.finish(line_of(self._end(reached)))
+        self.left_out = reached.left_out
         return reached.counts
 
     # -- beginning and end
+
+    def _gone_on(self, earlier: Reached | None) -> Reached | None:
+        """None where there is nothing to go on from: a class was resumed since, so that what was read is no more."""
+        if earlier is None:
+            return None
+        self._check_same(earlier.header)
+        self.resumed = self._stands(earlier.header, self._classes())
+        return earlier if self.resumed else None
 
     def _begin(self, sink: Sink) -> Reached:
         header = Header(
@@ -105,10 +108,14 @@ class Export:
 
     def _end(self, reached: Reached) -> End:
         now = self._classes()
-        before = {each.name: (each.pause, each.halt) for each in reached.header.classes}
-        if not self._asked.live and any(before[each.name] != (each.pause, each.halt) for each in now):
+        if not self._stands(reached.header, now):
             raise InvalidInput("--class", got="a class that was resumed meanwhile", expected=_SETTLED)
         return End(at_ms=self._ports.clock.now_ms(), digest=reached.digest, classes=now, counts=reached.counts)
+
+    def _stands(self, header: Header, now: Sequence[ClassThen]) -> bool:
+        """The classes are stopped as they were at the beginning; a live export does not ask."""
+        before = {each.name: (each.pause, each.halt) for each in header.classes}
+        return self._asked.live or all(before[each.name] == (each.pause, each.halt) for each in now)
 
     def _classes(self) -> tuple[ClassThen, ...]:
         found = tuple(self._then(name) for name in self._asked.classes)
@@ -137,19 +144,28 @@ class Export:
 
     # -- page by page
 
-    def _step(self, sink: Sink, reached: Reached) -> tuple[Reached, bool]:
+    def _step(self, sink: Sink, reached: Reached) -> Reached:
         page = self._page(reached.resume)
         digest, counts, lines = reached.digest, reached.counts, []
-        for record in self._wanted(page, begun_ms=reached.header.at_ms):
+        begun_ms = reached.header.at_ms
+        for record in self._wanted(page, begun_ms=begun_ms):
             line = line_of(record)
             digest, counts = chained(digest, line), counts.and_one(record)
             lines.append(line)
         content = b"".join(lines)
         written = reached.bytes_written + len(content)
-        reached = replace(reached, bytes_written=written, digest=digest, counts=counts, resume=page.resume)
+        reached = replace(
+            reached,
+            bytes_written=written,
+            digest=digest,
+            counts=counts,
+            resume=page.resume,
+            whole=page.resume is None,
+            left_out=reached.left_out + sum(self._joined(each, begun_ms) for each in page.records),
+        )
         sink.write(content, reached)
         self._meter.show(bytes_read=written, lines=counts.lines)
-        return reached, page.resume is not None
+        return reached
 
     def _page(self, resume: str | None) -> RecordPage:
         for pause_s in PAUSES_S:
@@ -168,13 +184,20 @@ class Export:
         for group in _groups(page.records):
             first = group[0]
             if isinstance(first, Job):
-                if first.job_class not in self._asked.classes or (first.seq and first.created_ms >= begun_ms):
-                    continue  # a match's line ends where it did at the beginning
+                if first.job_class not in self._asked.classes or self._joined(first, begun_ms):
+                    continue
                 outputs = [each for each in group[1:] if isinstance(each, StoredOutput)]
                 is_last = page.resume is not None and group[-1] is page.records[-1]
                 yield from self._whole(first, outputs, incomplete=is_last)
             elif not isinstance(first, StoredOutput) and self._is_wanted(first, begun_ms):
                 yield first
+
+    def _joined(self, record: Record, begun_ms: int) -> bool:
+        """A match's line ends where it did at the beginning. By its submitter's clock, so that it is counted and said:
+        one that goes ahead of this one has joined before."""
+        if not isinstance(record, Job) or record.job_class not in self._asked.classes:
+            return False
+        return record.seq > 0 and record.created_ms >= begun_ms
 
     def _whole(self, job: Job, outputs: Sequence[StoredOutput], *, incomplete: bool) -> Iterator[FileRecord]:
         if not self._asked.live and job.state is State.QUEUED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -21,12 +22,18 @@ _EXPECTED: Final = "a new file in a directory that can be written to"
 
 @frozen
 class Reached:
-    """How far an export is: what has been written, and where the ledger is to be read from. Saved after each page."""
+    """How far an export is: what has been written, and where the ledger is to be read from. Saved after each page.
+
+    `whole`: the last page is written. `resume` is None then, too, as it is before the first one. `left_out`: jobs that
+    have joined ordered matches since the beginning.
+    """
 
     header: Header
     bytes_written: int
     digest: str
     resume: str | None = None
+    whole: bool = False
+    left_out: int = 0
     counts: Tally = field(default_factory=Tally)
 
 
@@ -58,12 +65,16 @@ class Pipe:
 
 
 class PartFile:
-    """Lines first, then the state that counts them: what a crash leaves behind the state is cut off."""
+    """Lines first, then the state that counts them: what a crash leaves behind the state is cut off.
 
-    def __init__(self, path: Path) -> None:
+    `check` reads the whole file before it gets its name. Where it raises, FILE.part stays and is not gone on from.
+    """
+
+    def __init__(self, path: Path, *, check: Callable[[Path], None] | None = None) -> None:
         if path.exists():
             raise InvalidInput("--out", got="a file that exists", expected=_EXPECTED)
         self.path = path
+        self._check = check
         self.part = path.with_name(f"{path.name}.part")
         self.state = path.with_name(f"{path.name}.part.state")
 
@@ -86,8 +97,17 @@ class PartFile:
 
     def finish(self, lines: bytes) -> None:
         self._put(self.part, lines, fresh=False)
+        if self._check is not None:
+            self._checked(self._check)
         self.part.replace(self.path)
         self.state.unlink(missing_ok=True)
+
+    def _checked(self, check: Callable[[Path], None]) -> None:
+        try:
+            check(self.part)
+        except InvalidInput:
+            self.state.unlink()
+            raise
 
     @staticmethod
     def _put(path: Path, content: bytes, *, fresh: bool) -> None:

@@ -176,7 +176,7 @@ def wasted(windows: Sequence[StatsWindow], settings: ClassSettings) -> Usage:
     again, resends = count(stats.REDELIVERIES), count(stats.RESENDS)
     deliveries = returns + idle + again
     answered = count(stats.CALLS) - count(stats.REFUSALS, stats.HOLDS)
-    share = min(1.0, count(stats.WASTED_CALLS) / answered) if answered > 0 else 0.0
+    share = count(stats.WASTED_CALLS) / answered if answered > 0 else 0.0
     each = 1 / settings.batch_size if settings.batch_size > 1 else 1.0
     return Usage(
         write_units=returns * (_UNITS["release"] + _UNITS["claim"]) + again + resends * _UNITS["resend"],

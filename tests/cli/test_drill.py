@@ -98,7 +98,16 @@ def test_everything_holds_and_the_class_is_as_it_was(world: DrillWorld) -> None:
     assert control.admits
     assert control.slots is not None
     assert control.slots.settled
+    assert control.slots.before == 8, "nothing to go back to but what was there"
     assert {job.state for job in world.rows.values()} == {State.DONE}
+
+
+def test_what_an_operator_set_is_still_theirs_afterwards_with_its_way_back(world: DrillWorld) -> None:
+    world.run("concurrency", CLASS, 6, "--reason", "mine")
+    before = world.sluice.ledger.read_control(CLASS).slots
+    code, steps = world.drilled("--only", "stop")
+    assert (code, "6 -> 4 -> 6 slots" in steps["concurrency there and back"]["found"]) == (0, True), steps
+    assert world.sluice.ledger.read_control(CLASS).slots == before
 
 
 # -- what the drill is for: each of these takes one condition out of the code
@@ -163,6 +172,13 @@ def test_what_waits_is_drained_in_another_deployment(world: DrillWorld, tmp_path
     assert "imported into memory and drained there: 7 of 7" in steps["restore"]["found"]
     assert set(world.other.rows) == set(world.rows)
     assert {job.state for job in world.other.rows.values()} == {State.DONE}
+
+
+def test_a_deployment_restored_into_itself_proves_nothing(world: DrillWorld, tmp_path: Path) -> None:
+    world.other = world
+    code, steps = world.drilled("--only", "stop", "--restore", "--into", tmp_path / "outputs.json")
+    assert (code, steps["restore"]["ok"]) == (1, False)
+    assert "the drill's jobs are there already" in steps["restore"]["found"]
 
 
 def test_a_ledger_that_is_not_empty_fails_the_restore_and_the_class_goes_on(world: DrillWorld, tmp_path: Path) -> None:

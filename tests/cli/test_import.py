@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from ops.sim.sluice_world import SimSluice
-from shared.core.model import NewJob, State
+from shared.core.model import Job, NewJob, State
 from shared.core.runs import RunKey, RunState
 from shared.errors import LedgerUnavailable
 from tests.cli.test_export import HOLD, halted
@@ -112,6 +113,24 @@ def test_an_import_that_dies_anywhere_is_finished_by_the_next_one(tmp_path: Path
     flag = target.sluice.ledger.read_control(CLASS).pause
     assert flag is not None
     assert "not complete" not in flag.why
+
+
+def test_a_match_has_its_line_before_its_first_row(tmp_path: Path) -> None:
+    """Who submits to the match between the two would begin a line of their own, and the import could never go on."""
+    source = halted(ordered=True)
+    file, target = exported(source, tmp_path), empty(source)
+    ledger = target.sluice.ports.ledger
+
+    class Down:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ledger, name)
+
+        def create(self, jobs: Any) -> Any:
+            raise LedgerUnavailable("down")
+
+    target.broken = {"ledger": Down()}
+    assert target.run("import", file, *WHY).exit_code == 3
+    assert stored(target)["lines"] == stored(source)["lines"]
 
 
 def test_producers_that_submit_during_an_interrupted_import_do_not_keep_it_from_going_on(tmp_path: Path) -> None:
@@ -222,12 +241,16 @@ def test_an_operators_own_pause_stays_hers(tmp_path: Path) -> None:
     assert target.sluice.ledger.read_control(CLASS).pause == flag
 
 
-def test_an_older_state_of_a_row_is_not_taken_for_the_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [lambda job: {"epoch": job.epoch - 1}, lambda _: {"state": State.QUEUED}])
+def test_an_older_state_of_a_row_is_not_taken_for_the_row(
+    tmp_path: Path, older: Callable[[Job], dict[str, Any]]
+) -> None:
+    """Of an earlier epoch, or of the same one: the file says that the job is done."""
     source = halted()
     file, target = exported(source, tmp_path), empty(source)
     target.run("import", file, *WHY)
-    job_id, row = next((key, row) for key, row in target.sluice.ledger.rows.items() if row.job.epoch)
-    target.sluice.ledger.rows[job_id] = replace(row, job=replace(row.job, epoch=row.job.epoch - 1))
+    job_id, row = next((key, row) for key, row in target.sluice.ledger.rows.items() if row.job.state is State.DONE)
+    target.sluice.ledger.rows[job_id] = replace(row, job=replace(row.job, **older(row.job)))
     assert target.run("import", file, *WHY).exit_code == 1
 
 

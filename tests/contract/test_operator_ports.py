@@ -126,6 +126,12 @@ def test_a_mapping_that_is_being_changed_is_not_settled_and_one_without_a_bound_
     assert found == dict.fromkeys(Lane, LaneMapping(slots=None, settled=False))
 
 
+def test_of_two_mappings_of_one_queue_none_is_guessed() -> None:
+    twice = MAPPED | {"EventSourceMappings": [{"UUID": "u"}, {"UUID": "v"}]}
+    with pytest.raises(MappingMissing, match="live: 2 found"):
+        LambdaMappings(clients(twice), URLS).read(CLASS)
+
+
 @pytest.mark.parametrize("code", ["ResourceInUseException", "TooManyRequestsException"])
 def test_a_change_that_must_wait_can_be_tried_again(code: str) -> None:
     busy = Clients(lambda service, config: _Busy(refused(code)))
