@@ -1,8 +1,9 @@
 """`@frozen`: a frozen dataclass with slots and keyword-only fields, at a quarter of what its import costs otherwise.
 
 `dataclasses` compiles six methods for each class, at every cold start: a third of a handler's import. Of these only
-`__init__` depends on the class; the others are the same for all of them, and stand here once. To type checkers,
-`fields`, `replace`, `asdict` and a subclass's `@dataclass(frozen=True)` it is what it says it is.
+`__init__` depends on the class, and is compiled when the first value is made: no handler makes values of all classes.
+The others are the same for all of them, and stand here once. To type checkers, `fields`, `replace`, `asdict` and a
+subclass's `@dataclass(frozen=True)` it is what it says it is.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ Class = TypeVar("Class")
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[Class]) -> type[Class]:
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
-    made.__init__ = _init_of(made)
+    made.__init__ = _init_at_first_use(made)
     for name, method in _SHARED.items():
         if name not in cls.__dict__ or name == "__hash__":
             setattr(made, name, method)
     made.__dataclass_params__.frozen = True
     return made  # type: ignore[no-any-return]
+
+
+def _init_at_first_use(cls: Any) -> Any:
+    def first(self: Any, *args: Any, **fields_given: Any) -> None:
+        cls.__init__ = _init_of(cls)  # two threads may both do it: they make the same
+        cls.__init__(self, *args, **fields_given)
+
+    return first
 
 
 def _init_of(cls: Any) -> Any:
