@@ -17,8 +17,9 @@ pytestmark = pytest.mark.e2e
 
 
 HOST = """
-import pathlib, sys, time
+import pathlib, signal, sys, time
 from ops.local.emulator import Emulator
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background has it ignored
 with Emulator(pathlib.Path(sys.argv[1])) as emulator:
     print(emulator._process.pid, emulator.tmp, flush=True)
     time.sleep(60)
