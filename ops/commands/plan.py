@@ -199,5 +199,5 @@ def _lines(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> lis
     lines.append("  from")
     for name, known in asked.numbers.items():
         value = f"{known.value:g} {_UNITS.get(name, '')}".rstrip()
-        lines.append(f"    {name:<9}{value:<16}{known.source}")
+        lines.append(f"    {name:<9}{value:<20}{known.source}")
     return lines
