@@ -16,7 +16,12 @@ Class = TypeVar("Class")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[Class]) -> type[Class]:
+    said = cls.__dict__.get("__annotations__", {})
+    cls.__annotations__ = dict.fromkeys(said, object)  # in text it would search for ClassVar, which no class here has
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
+    made.__annotations__ = said
+    for name, text in said.items():
+        made.__dataclass_fields__[name].type = text
     made.__init__ = _init_at_first_use(made)
     for name, method in _SHARED.items():
         if name not in cls.__dict__ or name == "__hash__":
