@@ -9,6 +9,7 @@ subclass's `@dataclass(frozen=True)` it is what it says it is.
 from __future__ import annotations
 
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from inspect import get_annotations
 from typing import Any, TypeVar, dataclass_transform
 
 Class = TypeVar("Class")
@@ -16,7 +17,7 @@ Class = TypeVar("Class")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[Class]) -> type[Class]:
-    said = cls.__dict__.get("__annotations__", {})
+    said = get_annotations(cls)
     cls.__annotations__ = dict.fromkeys(said, object)  # in text it would search for ClassVar, which no class here has
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
     made.__annotations__ = said
