@@ -74,10 +74,15 @@ def messages_visible(name: str, queue: sqs.IQueue, *, means: str, runbook: str) 
     SQS publishes nothing for a queue that was idle for six hours: missing data means empty, so it is not breaching.
     """
     metric = queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=Duration.minutes(1))
+    return at_once(name, metric, means=means, runbook=runbook)
+
+
+def at_once(name: str, metric: cloudwatch.IMetric, *, means: str, runbook: str, at_least: int = 1) -> AlarmSpec:
+    """One period is enough, and none without data is bad."""
     return AlarmSpec(
         name=name,
         metric=metric,
-        threshold=1,
+        threshold=at_least,
         comparison=AT_LEAST,
         periods=1,
         of_periods=1,

@@ -19,7 +19,7 @@ from constructs import Construct
 from infra.at_rest import AtRest, pin
 from infra.function import Shipment, SluiceFunction
 from infra.nag import Trigger, accept
-from infra.observability import AT_LEAST, BAD, BELOW, GOOD, AlarmSpec, log_group
+from infra.observability import BAD, BELOW, AlarmSpec, at_once, log_group
 from shared.core.settings import Schedule, Settings, WebhookSettings
 
 PATH: Final = "/drain-runs"
@@ -223,31 +223,13 @@ def webhook_alarms(settings: Settings, rotation: lambda_.IFunction) -> Iterable[
 
 
 def _refusals(settings: Settings, name: str, *, metric: str, at_least: int, means: str) -> AlarmSpec:
-    return AlarmSpec(
-        name=name,
-        metric=_sum(settings, metric, NO_CLASS),
-        threshold=at_least,
-        comparison=AT_LEAST,
-        periods=1,
-        of_periods=1,
-        missing=GOOD,
-        means=means,
-        runbook=name,
-    )
+    return at_once(name, _sum(settings, metric, NO_CLASS), means=means, runbook=name, at_least=at_least)
 
 
 def _failing(name: str, function: lambda_.IFunction, *, means: str) -> AlarmSpec:
     """Any invocation that raised or ran out of time. Lambda counts it, so that nothing has to live to tell."""
-    return AlarmSpec(
-        name=name,
-        metric=function.metric_errors(statistic="Sum", period=cdk.Duration.minutes(5)),
-        threshold=1,
-        comparison=AT_LEAST,
-        periods=1,
-        of_periods=1,
-        missing=GOOD,
-        means=means,
-        runbook=name,
+    return at_once(
+        name, function.metric_errors(statistic="Sum", period=cdk.Duration.minutes(5)), means=means, runbook=name
     )
 
 

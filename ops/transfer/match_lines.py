@@ -24,6 +24,10 @@ class _Line:
     twice: bool = False
     at_line: int = 0
 
+    @property
+    def head(self) -> int:
+        return self.first_open or self.tail + 1
+
 
 class MatchLines:
     """Rows in any order; a replaced one has left its number to the row that took its place."""
@@ -48,12 +52,10 @@ class MatchLines:
     def faults(self) -> Iterator[int]:
         """Line numbers of matches that are no line: a number is missing or there twice, or not just the head moves."""
         for line in self._lines.values():
-            head = line.first_open or line.tail + 1
             whole = line.rows == line.tail and not line.twice
-            if not whole or line.last_ended >= head or line.active != line.first_open:
+            if not whole or line.last_ended >= line.head or line.active != line.first_open:
                 yield line.at_line
 
     def all(self) -> Iterator[Match]:
         for (job_class, match_id), line in self._lines.items():
-            head = line.first_open or line.tail + 1
-            yield Match(job_class=job_class, match_id=match_id, head_seq=head, tail_seq=line.tail)
+            yield Match(job_class=job_class, match_id=match_id, head_seq=line.head, tail_seq=line.tail)

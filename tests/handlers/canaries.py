@@ -25,7 +25,7 @@ from shared.core.runs import RunKey
 from shared.kind import Chunk
 from shared.usecases.submit import submit_jobs
 from tests.content.records import LABELS
-from tests.handlers.deployment import Context, Deployment, deployed
+from tests.handlers.deployment import Context, Deployment, deployed, record_of
 from tests.handlers.webhook_world import event_of
 
 PAYLOAD: Final = "canary-payload-Wörter-5d0c"
@@ -169,13 +169,7 @@ class Site:
         ask = {"QueueUrl": url, "MaxNumberOfMessages": 10, "MessageSystemAttributeNames": ["All"]}
         while messages := self.aws.sqs.receive_message(**ask).get("Messages"):
             for message in messages:
-                yield {
-                    "messageId": message["MessageId"],
-                    "receiptHandle": message["ReceiptHandle"],
-                    "body": message["Body"],
-                    "attributes": message["Attributes"],
-                    "eventSourceARN": ":".join(["arn:aws:sqs:eu-central-1", *url.split("/")[-2:]]),
-                }
+                yield record_of(message, url)
 
 
 @contextmanager

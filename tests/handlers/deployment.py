@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +79,18 @@ class Deployment:
             QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
         )
         for message in answer.get("Messages", ()):
-            yield {
-                "messageId": message["MessageId"],
-                "receiptHandle": message["ReceiptHandle"],
-                "body": message["Body"],
-                "attributes": message["Attributes"],
-                "eventSourceARN": ":".join(["arn:aws:sqs:eu-central-1", *url.split("/")[-2:]]),
-            }
+            yield record_of(message, url)
+
+
+def record_of(message: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """A received message as the event source mapping of its queue hands it over."""
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+        "eventSourceARN": ":".join(["arn:aws:sqs:eu-central-1", *url.split("/")[-2:]]),
+    }
 
 
 @contextmanager

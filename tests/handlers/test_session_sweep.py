@@ -25,6 +25,7 @@ from shared.usecases.submit import submit_jobs
 from shared.usecases.tick import TickRequest, run_tick
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import AwsWorld, aws_client, create_table
+from tests.handlers.deployment import record_of
 from tests.unit.chunks import FakeContext, a_job, run_to_end
 
 NOW_S = 1_796_040_000
@@ -204,16 +205,10 @@ def claimed(host: wiring.Host) -> Job:
     return found
 
 
-def record_of(world: AwsWorld, job: Job) -> dict[str, Any]:
+def received(world: AwsWorld, job: Job) -> dict[str, Any]:
     url = world.urls[Lane(job.lane or "live")]
     (message,) = world.clients.sqs.receive_message(QueueUrl=url, MessageSystemAttributeNames=["All"])["Messages"]
-    return {
-        "messageId": message["MessageId"],
-        "receiptHandle": message["ReceiptHandle"],
-        "body": message["Body"],
-        "attributes": message["Attributes"],
-        "eventSourceARN": ":".join(["arn:aws:sqs:eu-central-1", *url.split("/")[-2:]]),
-    }
+    return record_of(message, url)
 
 
 def test_a_job_sweeps_the_table_of_its_class_and_names_no_session(
@@ -228,7 +223,7 @@ def test_a_job_sweeps_the_table_of_its_class_and_names_no_session(
         *(session(f"canary-{n}", {"expires_s": {"N": str(due_s - 1)}}) for n in range(session_sweep.PAGE_ROWS + 5)),
         session("live", {"expires_s": {"N": str(due_s + HOUR_S)}}),
     )
-    assert handler({"Records": [record_of(world, job)]}, Context()) == {"batchItemFailures": []}
+    assert handler({"Records": [received(world, job)]}, Context()) == {"batchItemFailures": []}
     after = host.ports.ledger.read_job("sweep-1")
     assert after is not None
     assert (after.state, after.attempts) == (State.DONE, 0)
@@ -246,7 +241,7 @@ def test_a_job_sweeps_the_table_of_its_class_and_names_no_session(
 def test_a_table_that_does_not_exist_is_the_jobs_failure(world: AwsWorld) -> None:
     host = wiring.host()
     job = claimed(host)
-    assert handler({"Records": [record_of(world, job)]}, Context()) == {"batchItemFailures": []}
+    assert handler({"Records": [received(world, job)]}, Context()) == {"batchItemFailures": []}
     after = host.ports.ledger.read_job("sweep-1")
     assert after is not None
     assert (after.state, after.attempts, after.last_error) == (State.WAITING, 1, "ResourceNotFoundException")
