@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final, TypeAlias
 
 from shared.core import stats
@@ -14,7 +15,7 @@ from shared.core.settings import ClassSettings
 from shared.core.stats import StatsWindow
 from shared.core.usage import spent
 from shared.ports import Ports
-from shared.usecases.gathering import Gathered
+from shared.usecases.gathering import Gathered, windows_at
 
 LOOK_BACK_TICKS: Final = 10
 """Enough for the rules that compare windows, and for the ratio of the dead: at the end of a drain only what fails is
@@ -58,7 +59,7 @@ def _healths(ports: Ports, settings: ClassSettings, seen: Gathered) -> list[Heal
     ends = [*((line.at_ms, line.pending, line.oldest_age_s) for line in before[1:]), _now(seen)]
     minutes = min(LONGEST_LOOK_MINUTES, settings.tick_interval_s * 1000 // stats.WINDOW_MS)
     wanted = [_minutes_before(at_ms, minutes) for at_ms, _, _ in ends]
-    windows = _windows(ports, settings, seen, wanted)
+    windows = windows_at(ports, settings, seen, chain.from_iterable(wanted))
     return [
         _health(settings, seen, line, end, [windows[start_ms] for start_ms in minutes_ms])
         for line, end, minutes_ms in zip(before, ends, wanted, strict=False)
@@ -90,15 +91,6 @@ def _points(seen: Gathered) -> list[TickLine]:
 def _minutes_before(at_ms: int, minutes: int) -> list[int]:
     last_ms = stats.window_of(at_ms)
     return [last_ms - number * stats.WINDOW_MS for number in range(minutes, 0, -1)]
-
-
-def _windows(
-    ports: Ports, settings: ClassSettings, seen: Gathered, wanted: Sequence[Sequence[int]]
-) -> Mapping[int, StatsWindow]:
-    have = {window.start_ms: window for window in seen.windows}
-    missing = sorted({start_ms for minutes_ms in wanted for start_ms in minutes_ms} - have.keys())
-    more = ports.ledger.read_stats(settings.name, windows_ms=missing) if missing else []
-    return have | {window.start_ms: window for window in more}
 
 
 def _health(

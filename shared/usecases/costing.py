@@ -11,7 +11,7 @@ from shared.core.signals import minutes_since
 from shared.core.usage import spent
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
-from shared.usecases.gathering import Gathered
+from shared.usecases.gathering import Gathered, windows_at
 
 MOST_MINUTES: Final = 60
 """Ticks further apart than this say nothing of their cost: it would take more reads than it is worth."""
@@ -21,14 +21,11 @@ def cost_of_tick(ports: Ports, settings: ClassSettings, seen: Gathered, line: Ti
     """None where not all of its minutes can be read. A cost is never worth a tick."""
     history = seen.control.history
     minutes_ms = minutes_since(line.at_ms, history[-1].at_ms if history else None)
-    found = {window.start_ms: window for window in seen.windows}
-    missing = [start_ms for start_ms in minutes_ms if start_ms not in found]
     if len(minutes_ms) > MOST_MINUTES:
         return None
     try:
-        more = ports.ledger.read_stats(settings.name, windows_ms=missing) if missing else []
+        found = windows_at(ports, settings, seen, minutes_ms)
     except LedgerUnavailable:
         return None
-    found |= {window.start_ms: window for window in more}
     windows = [found[start_ms] for start_ms in minutes_ms]
     return spent(windows, settings, ticks=1, rows=line.pending + line.dead, prices=seen.prices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -167,3 +168,13 @@ def _arrived(seen: Gathered) -> list[Arrived]:
 def _closed_windows(now_ms: int) -> list[int]:
     running_ms = stats.window_of(now_ms)
     return [running_ms - number * stats.WINDOW_MS for number in range(1, STATS_WINDOWS + 1)]
+
+
+def windows_at(
+    ports: Ports, settings: ClassSettings, seen: Gathered, minutes_ms: Iterable[int]
+) -> Mapping[int, StatsWindow]:
+    """The counters of these minutes, and of all that were gathered: only what is missing is read."""
+    have = {window.start_ms: window for window in seen.windows}
+    missing = sorted(set(minutes_ms) - have.keys())
+    more = ports.ledger.read_stats(settings.name, windows_ms=missing) if missing else []
+    return have | {window.start_ms: window for window in more}
