@@ -16,7 +16,7 @@ from constructs import Node
 
 from infra.bundle import CONFIG_NAME, Platform, stage
 from infra.stack import SluiceStack
-from shared.config import load_settings
+from shared.domain.configuration import load_settings
 from shared.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent

@@ -28,7 +28,7 @@ KIND_DEPENDENCIES: Final = Path("build/kinds")
 CONFIG_NAME: Final = "sluice.toml"
 
 _NEEDED: Final = ("aws_lambda_powertools", "boto3")
-_NEVER_SHIPPED: Final = ("__pycache__", "*.pyc", ".*", "tests", "requirements*.txt", "*.requirements.txt")
+_NEVER_SHIPPED: Final = ("memory", "__pycache__", "*.pyc", ".*", "tests", "requirements*.txt", "*.requirements.txt")
 # pip writes these for the installing machine: `bin` scripts name its interpreter, RECORD hashes them.
 _MACHINE_OWN: Final = ("bin", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 _COMPILED: Final = (".so", ".pyd")

@@ -9,8 +9,8 @@ from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.class_alarms import DIMENSION
-from shared.core.settings import ClassSettings, Settings
+from infra.observability import DIMENSION
+from shared.domain.settings import ClassSettings, Settings
 
 _WHOLE: Final = 24
 _THIRD: Final = 8

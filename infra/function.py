@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra import grants
-from infra.at_rest import AtRest
+from infra.ledger import AtRest
 from infra.nag import Trigger, accept_function, accept_own_policy
 from infra.observability import log_group
 

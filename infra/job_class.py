@@ -1,12 +1,19 @@
-"""What one job class gets: a queue, a dead-letter queue and a mapping per lane, a worker, a schedule."""
+"""The tables of others that a kind works on: its class's options name them, its worker alone is granted them.
+
+Which models of Bedrock a worker may ask: exactly the one that its upstream names.
+
+What one job class gets: a queue, a dead-letter queue and a mapping per lane, a worker, a schedule.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+import aws_cdk as cdk
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -14,18 +21,93 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.at_rest import AtRest, pin
 from infra.function import Shipment, SluiceFunction
-from infra.kind_tables import kind_table_faults
+from infra.ledger import AtRest, pin
 from infra.nag import Trigger
 from infra.observability import RETENTION_DAYS
-from shared.core.model import Lane
-from shared.core.settings import MAX_LANE_SLOTS, MIN_LANE_SLOTS, ClassSettings
+from shared.domain.job import Lane
+from shared.domain.settings import MAX_LANE_SLOTS, MIN_LANE_SLOTS, ClassSettings, UpstreamApi, UpstreamSettings
+
+_TABLE_NAME: Final = r"[A-Za-z0-9_.-]{3,255}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindTable:
+    """Which of a class's options names the table, and what its worker does with the table's items."""
+
+    option: str
+    actions: tuple[str, ...]
+
+
+KIND_TABLES: Final[Mapping[str, KindTable]] = {
+    "guild_weekly_report": KindTable(option="matches_table", actions=("dynamodb:Query",)),
+    "session_sweep": KindTable(option="sessions_table", actions=("dynamodb:Scan", "dynamodb:DeleteItem")),
+}
+"""A kind that works on a table of its own has a line here: this is all that its file cannot say for itself."""
+
+
+def kind_table_faults(settings: ClassSettings) -> list[str]:
+    """Without its table's name a worker would be deployed that can only fail."""
+    table = KIND_TABLES.get(settings.kind)
+    if table is None:
+        return []
+    name = settings.options.get(table.option, "")
+    if re.fullmatch(_TABLE_NAME, name):
+        return []
+    got = "other text" if name else "nothing"
+    return [
+        f"classes.{settings.name}.options.{table.option}: got {got}, expected a DynamoDB table's name:"
+        " 3 to 255 of A-Z, a-z, 0-9, _, - and ."
+    ]
+
+
+ANY_REGION: Final = (
+    "An inference profile calls its model in whichever region of its geography has room; the grant is on this model"
+    " alone."
+)
+
+_GEOGRAPHY: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|global)\.(?=[^.]+\.)")
+"""Begins the id of an inference profile, which calls the model behind it in a region of its own choice."""
+
+
+def model_arns(stack: cdk.Stack, upstream: UpstreamSettings | None) -> list[str]:
+    if upstream is None or upstream.api is not UpstreamApi.CONVERSE:
+        return []
+    if upstream.model.startswith("arn:"):
+        return [upstream.model]
+    model, profiles = _of_profile(upstream)
+    region = "*" if profiles else stack.region
+    own = stack.format_arn(
+        service="bedrock", region=region, account="", resource="foundation-model", resource_name=model
+    )
+    if not profiles:
+        return [own]
+    return [own, stack.format_arn(service="bedrock", resource="inference-profile", resource_name=upstream.model)]
+
+
+def region_exceptions(upstream: UpstreamSettings | None) -> dict[str, str]:
+    """What cdk-nag is told of the grant on a model: the wildcard in it, if there is one, with its reason."""
+    if upstream is None or upstream.api is not UpstreamApi.CONVERSE:
+        return {}
+    model, profiles = _of_profile(upstream)
+    if not profiles:
+        return {}
+    return {f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:bedrock:*::foundation-model/{model}]": ANY_REGION}
+
+
+def _of_profile(upstream: UpstreamSettings) -> tuple[str, int]:
+    """The model itself, and 1 where its id is that of a profile."""
+    return _GEOGRAPHY.subn("", upstream.model, count=1)
+
 
 DEAD_LETTER_TIMEOUT_S: Final = 30
+
 DEAD_LETTER_VISIBILITY_S: Final = DEAD_LETTER_TIMEOUT_S + 10
+
 SCHEDULE_RETRIES: Final = 3
+
 _SCHEDULE_MIN_AGE_S: Final = 60
+
 _SCHEDULE_MAX_AGE_S: Final = 86_400
 
 

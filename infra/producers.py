@@ -12,11 +12,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra.at_rest import AtRest
 from infra.function import Shipment, SluiceFunction, schedule_role
+from infra.ledger import AtRest
 from infra.nag import Trigger
 from infra.observability import AlarmSpec, lost_queue, messages_visible
-from shared.core.settings import MatchEndedSettings, ProducerSettings
+from shared.domain.settings import MatchEndedSettings, ProducerSettings
 
 EVENT: Final = "match.ended"
 INTAKE_TIMEOUT_S: Final = 60

@@ -10,27 +10,26 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra import grants
-from infra.at_rest import AtRest, customer_key
 from infra.bundle import Bundle
-from infra.class_alarms import class_alarms
 from infra.dashboard import Dashboard
 from infra.function import ARCHITECTURE, Shipment, SluiceFunction, schedule_role
 from infra.job_class import (
     DEAD_LETTER_TIMEOUT_S,
+    KIND_TABLES,
     JobClass,
     class_id,
     layer_id,
+    model_arns,
+    region_exceptions,
     two_ticks_s,
 )
-from infra.kind_tables import KIND_TABLES
-from infra.ledger import Ledger, Payloads
-from infra.model_arns import model_arns, region_exceptions
+from infra.ledger import AtRest, Ledger, Payloads, customer_key
 from infra.nag import Trigger, accept
-from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, lost_queue, messages_visible
+from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, class_alarms, lost_queue, messages_visible
 from infra.producers import Producers
 from infra.stack_faults import stack_faults
 from infra.webhook import Webhook, webhook_alarms
-from shared.core.settings import ProducerSettings, Settings
+from shared.domain.settings import ProducerSettings, Settings
 from shared.errors import ConfigError
 
 PACER_RETRIES: Final = 2

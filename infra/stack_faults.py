@@ -7,7 +7,7 @@ from typing import Final
 
 from infra.function import ENVIRONMENT_LIMIT_BYTES
 from infra.job_class import class_faults, class_id, layer_id
-from shared.core.settings import ClassSettings, Settings
+from shared.domain.settings import ClassSettings, Settings
 
 OWN_IDS: Final = frozenset(
     {

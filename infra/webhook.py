@@ -16,11 +16,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from infra.at_rest import AtRest, pin
 from infra.function import Shipment, SluiceFunction
+from infra.ledger import AtRest, pin
 from infra.nag import Trigger, accept
 from infra.observability import BAD, BELOW, AlarmSpec, at_once, log_group
-from shared.core.settings import Schedule, Settings, WebhookSettings
+from shared.domain.settings import Schedule, Settings, WebhookSettings
 
 PATH: Final = "/drain-runs"
 INTEGRATION_TIMEOUT_MS: Final = 10_000

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from ops.transfer.copying import LedgerCopy
+from ops.transfer.importing import LedgerCopy
 from shared.aws.clients import Clients
-from shared.aws.history import CloudWatchHistory
-from shared.aws.identity import caller_arn
-from shared.aws.ledger_copy import DynamoCopy
-from shared.aws.mappings import LambdaMappings
-from shared.aws.pacer_call import LambdaPacer
+from shared.aws.copy import DynamoCopy
+from shared.aws.operator import CloudWatchHistory, LambdaMappings, caller_arn
 from shared.aws.table import Table
-from shared.aws.wiring import wire
-from shared.config import Environment, load_settings, read_environment
-from shared.core.settings import Settings
+from shared.aws.trigger import LambdaPacer
+from shared.aws.wiring import Environment, read_environment, wire
+from shared.domain.configuration import load_settings
+from shared.domain.settings import Settings
 from shared.errors import ConfigError
-from shared.operator_ports import Mappings, MetricHistory, Pacer
+from shared.operate.ports import Mappings, MetricHistory, Pacer
 from shared.ports import Ports
 
 OUTPUTS: Final[Mapping[str, str]] = {

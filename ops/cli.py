@@ -10,24 +10,21 @@ import click
 
 from ops.access import AwsAccess
 from ops.commands.concurrency import concurrency
-from ops.commands.dead import dead
 from ops.commands.drill import drill
 from ops.commands.explain import explain
 from ops.commands.export import export
 from ops.commands.guard import guard
 from ops.commands.import_ import import_
-from ops.commands.pause import halt, pause
+from ops.commands.jobs import dead, replace, retry, skip
+from ops.commands.pause import halt, pause, resume, webhook
 from ops.commands.plan import plan
 from ops.commands.rate import rate
-from ops.commands.repair import replace, retry, skip
 from ops.commands.replay import replay
 from ops.commands.report import report
-from ops.commands.resume import resume
 from ops.commands.simulate import simulate
 from ops.commands.status import status
 from ops.commands.submit import submit
 from ops.commands.watch import watch
-from ops.commands.webhook import webhook
 from ops.wording import said
 from shared.errors import ConfigError, InvalidInput, Retryable, SluiceError
 

@@ -1,8 +1,12 @@
-"""How things read: failures on one line, times, counts, and text that came from outside."""
+"""How things read: failures on one line, times, counts, and text that came from outside.
+
+Figures as a table of text: the first column is aligned to the left, the others to the right.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from shared.errors import SluiceError
@@ -44,3 +48,17 @@ def dollars(usd: float) -> str:
 def counted(number: int, noun: str) -> str:
     """1 job, 2 jobs."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) if number == 0 else cell.rjust(width) for number, (cell, width) in enumerate(row))
+        for row in (list(zip(line, widths, strict=True)) for line in lines)
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shared.core.model import Job
-from shared.core.stats import INPUT_TOKENS, OUTPUT_TOKENS
-from shared.core.values import frozen
+from shared.domain.job import Job
+from shared.domain.stats import INPUT_TOKENS, OUTPUT_TOKENS
+from shared.domain.values import frozen
 
 
 @frozen

@@ -1,26 +1,59 @@
-"""What the use cases need of the world. Each method says what is atomic about it.
+"""The names that a log line's fields must not have: the line itself, its record and the logger's own keys have them.
 
-Adapters: `shared.aws` (DynamoDB, SQS, S3, CloudWatch) and `ops.sim` (memory, virtual time). One contract suite runs
+Python's logging raises for some of them, and others silently replace what the line says of itself. Both adapters refuse
+all of them alike, so that a name that production cannot write never passes in a simulation.
+
+What the use cases need of the world. Each method says what is atomic about it.
+
+Adapters: `shared.aws` (DynamoDB, SQS, S3, CloudWatch) and `shared.memory` (for the simulator). One contract suite runs
 over all of them. In the simulator every call of a port is a point of interleaving and a point of crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from shared.core.allowance import Allowance
-from shared.core.exchange import BatchAnswer, Delivery, IndexPage, Outgoing, Reservation
-from shared.core.flags import Flag
-from shared.core.model import Created, Job, Lane, Match, MatchStep, Move, MoveResult, Output, StepResult
-from shared.core.overrides import RateOverride, SlotsOverride
-from shared.core.rate import Learned
-from shared.core.runs import Control, Run, RunKey, TakeResult, TickClose, TickMemory
-from shared.core.settings import UpstreamSettings
-from shared.core.stats import StatsWindow
-from shared.core.values import frozen
+from shared.domain.control import (
+    Allowance,
+    Control,
+    RateOverride,
+    Run,
+    RunKey,
+    SlotsOverride,
+    TakeResult,
+    TickClose,
+    TickMemory,
+)
+from shared.domain.job import Created, Flag, Job, Lane, Output
+from shared.domain.lifecycle import Move, MoveResult
+from shared.domain.messages import BatchAnswer, Delivery, Outgoing
+from shared.domain.ordering import Match, MatchStep, StepResult
+from shared.domain.settings import UpstreamSettings
+from shared.domain.stats import StatsWindow
+from shared.domain.upstream import Learned, Reservation
+from shared.domain.values import frozen
+from shared.domain.work_index import IndexPage
+
+RESERVED: Final = frozenset(
+    {
+        *("args", "asctime", "created", "exc_info", "exc_text", "filename", "funcName", "levelname", "levelno"),
+        *("lineno", "message", "module", "msecs", "msg", "name", "pathname", "process", "processName"),
+        *("relativeCreated", "stack_info", "taskName", "thread", "threadName"),
+        *("event", "exception", "exception_name", "level", "location", "sampling_rate", "service", "stack_trace"),
+        *("timestamp", "xray_trace_id"),
+    }
+)
+
+
+def check_fields(names: Iterable[str]) -> None:
+    """ValueError naming the fields that no line may have."""
+    if bad := sorted(RESERVED.intersection(names)):
+        raise ValueError(f"log fields that every line has already: {', '.join(bad)}")
+
 
 Item = TypeVar("Item")
+
 Result = TypeVar("Result")
 
 
@@ -44,7 +77,7 @@ class Log(Protocol):
     def event(self, name: str, **fields: int | float | str | bool | None) -> None:
         """One structured line with a stable name: counts, classes and reason codes only (I12).
 
-        ValueError for a field that every line has already (`core.log_fields`).
+        ValueError for a field that every line has already.
         """
         ...
 

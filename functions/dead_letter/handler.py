@@ -7,12 +7,12 @@ import uuid
 from functools import partial
 from typing import Any
 
-from shared.aws.discretion import discreet
 from shared.aws.queue import parse_delivery
+from shared.aws.runtime import discreet
 from shared.aws.wiring import host
-from shared.core.model import Lane
-from shared.usecases.dead_letter import read_dead_letters
-from shared.usecases.intake import batch_response, readable
+from shared.domain.job import Lane
+from shared.worker.dead_letters import read_dead_letters
+from shared.worker.invocation import batch_response, readable
 
 
 @discreet

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from shared.aws.discretion import discreet
+from shared.aws.runtime import discreet
 from shared.aws.wiring import host
 from shared.errors import ConfigError
-from shared.usecases.produce import produce_match
+from shared.submit.producers import produce_match
 
 
 @discreet

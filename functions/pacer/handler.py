@@ -6,12 +6,10 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
-from shared.aws.discretion import discreet
+from shared.aws.runtime import discreet
 from shared.aws.wiring import host
 from shared.errors import InvalidInput
-from shared.usecases.pace import pace
-from shared.usecases.tick import TickRequest
-from shared.usecases.trigger import scheduled_ms_of
+from shared.pacer.tick import TickRequest, pace, scheduled_ms_of
 
 
 @discreet

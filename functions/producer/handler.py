@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from shared.aws.discretion import discreet
-from shared.aws.guilds import guild_ids
+from shared.aws.runtime import discreet
+from shared.aws.table import guild_ids
 from shared.aws.wiring import host
 from shared.errors import InvalidInput
-from shared.usecases.produce import produce_reports, produce_sweep
-from shared.usecases.trigger import scheduled_ms_of
+from shared.pacer.tick import scheduled_ms_of
+from shared.submit.producers import produce_reports, produce_sweep
 
 
 @discreet

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from shared.aws.discretion import discreet
-from shared.aws.webhook_wiring import rotation
-from shared.usecases.rotate import rotate
+from shared.aws.runtime import discreet
+from shared.aws.wiring import rotation
+from shared.webhook.rotation import rotate
 
 SECRET_BYTES: Final = 36
 """48 characters of base64url: no padding, nothing that a header or a shell would read in its own way."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.aws.webhook_wiring import door, witness
-from shared.usecases.admit import failed, receive
+from shared.aws.wiring import door, witness
+from shared.webhook.answer import failed, receive
 
 
 def handler(event: Any, _context: Any) -> dict[str, object]:

@@ -7,11 +7,10 @@ import uuid
 from importlib import import_module
 from typing import Any, cast
 
-from shared.aws.discretion import discreet
+from shared.aws.runtime import discreet
 from shared.aws.wiring import host
 from shared.kind import Kind
-from shared.usecases.intake import batch_response, readable
-from shared.usecases.work import work
+from shared.worker.invocation import batch_response, readable, work
 
 
 @discreet

@@ -10,8 +10,8 @@ import click
 
 from ops.access import Access
 from ops.wording import plain
-from shared.config_rules import did_you_mean
-from shared.core.settings import ClassSettings, Settings
+from shared.domain.config_rules import did_you_mean
+from shared.domain.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -13,11 +13,11 @@ from ops.access import Access
 from ops.commands.choice import caller, class_named, signed_if_changing
 from ops.commands.status import slots_in_words
 from ops.wording import plain
-from shared.core.model import Lane
-from shared.core.overrides import SlotsOverride
+from shared.domain.control import SlotsOverride
+from shared.domain.job import Lane
 from shared.errors import InvalidInput
-from shared.usecases import concurrency as use
-from shared.usecases.concurrency import Concurrency
+from shared.operate import concurrency as use
+from shared.operate.concurrency import Concurrency
 
 
 @click.command(

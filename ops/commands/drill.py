@@ -18,7 +18,7 @@ from ops.drill.conduct import Part, Step, Work, backlog, conduct
 from ops.drill.ground import Ground
 from ops.drill.restoring import restore
 from ops.drill.running import LONG_S
-from shared.core.json_text import json_fault
+from shared.domain.json_text import json_fault
 from shared.errors import InvalidInput
 
 FAILED: Final = 1

@@ -12,12 +12,11 @@ import click
 from ops.access import Access
 from ops.commands.choice import class_named
 from ops.wording import counted, duration, moment, plain
-from shared.core.lanes import NANO
-from shared.core.pacing import RateBinding, TickPlan
-from shared.core.runs import Control, TickLine
-from shared.core.tick_facts import Explained
-from shared.core.tick_facts import explain as explained
+from shared.domain.control import Control, TickLine
+from shared.domain.numbers import NANO
 from shared.errors import InvalidInput
+from shared.pacer.decide import Explained, RateBinding, TickPlan
+from shared.pacer.decide import explain as explained
 
 RATE_BOUNDS: Final = {
     "upstream": "the upstream's limit",

@@ -14,15 +14,13 @@ import click
 
 from ops.access import Access
 from ops.commands.choice import class_named
-from ops.submission.lines import Lines
-from ops.submission.progress import meter_for
-from ops.submission.source import PIPE
-from ops.transfer.export import Asked, Export
-from ops.transfer.format import Tally
-from ops.transfer.part_file import PartFile, Pipe
-from ops.transfer.reading import Reader
+from ops.submission.json_lines import Lines
+from ops.submission.load import meter_for
+from ops.submission.rows import PIPE
+from ops.transfer.export import Asked, Export, PartFile, Pipe
+from ops.transfer.format import Reader, Tally
 from ops.wording import counted, plain
-from shared.core.settings import Settings
+from shared.domain.settings import Settings
 from shared.errors import InvalidInput
 
 INTERRUPTED: Final = 130

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from ops.access import Access
-from shared.usecases.retire import RemovedClass, removed_classes
+from shared.operate.status import RemovedClass, removed_classes
 
 
 @click.command(short_help="Refuse to deploy while a removed class has rows.")

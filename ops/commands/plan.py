@@ -11,19 +11,12 @@ import click
 from ops.access import Access
 from ops.commands.choice import class_named
 from ops.wording import counted, duration
-from shared.core import capacity
-from shared.core.capacity import CapacityPlan, Shape
-from shared.core.settings import ClassSettings
+from shared.domain.settings import ClassSettings
 from shared.errors import HistoryUnavailable, InvalidInput
+from shared.operate import capacity
+from shared.operate.capacity import CapacityPlan, Shape
+from shared.operate.class_facts import ClassFacts, Known, declared_facts, live_facts, sample_matches, undeferred_s
 from shared.ports import Ports
-from shared.usecases.planning import (
-    ClassFacts,
-    Known,
-    declared_facts,
-    live_facts,
-    sample_matches,
-    undeferred_s,
-)
 
 _UNITS: Final = {"pending": "jobs", "arrivals": "jobs/s", "limit": "calls/s", "service": "s", "interval": "s"}
 _REQUIRED: Final = ("pending", "slots", "service")

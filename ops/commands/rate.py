@@ -12,9 +12,9 @@ from ops.access import Access
 from ops.commands.choice import caller, class_named, signed
 from ops.commands.status import override_in_words
 from ops.wording import plain
-from shared.core.overrides import RateOverride
+from shared.domain.control import RateOverride
 from shared.errors import InvalidInput
-from shared.usecases import operate
+from shared.operate import switches
 
 
 @click.command(short_help="Bound the rate of a class.", context_settings={"ignore_unknown_options": True})
@@ -48,11 +48,11 @@ def rate(
     if clear == (per_s is not None):
         raise InvalidInput("PER_S", got="both" if clear else "nothing", expected="a rate, or --clear instead of it")
     ports, for_s = access.ports(), None if for_minutes is None else for_minutes * 60
-    word = operate.rate_word(ports, per_s, by=caller(access, by), why=reason, for_s=for_s)
+    word = switches.rate_word(ports, per_s, by=caller(access, by), why=reason, for_s=for_s)
     before = ports.ledger.read_control(name).rate
     was = before if before is not None and before.holds(word.flag.at_ms) else None
     if not dry_run:
-        operate.set_rate(ports, name, word)
+        switches.set_rate(ports, name, word)
     if as_json:
         said = {"rate_override": None if per_s is None else asdict(word), "was": None if was is None else asdict(was)}
         change = {"job_class": name, "dry_run": dry_run, **said, "changed": asdict(word.flag)}

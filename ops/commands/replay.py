@@ -13,13 +13,13 @@ from typing import Any
 import click
 
 from ops.commands.out_file import check_out, write_out
-from ops.sim.recorded_work import CHUNK_TOKENS
-from ops.sim.recording import Columns, Recording, read_recording
-from ops.sim.replay import KILLS_PER_MINUTE, Options, Replay
-from ops.sim.result import Result
-from ops.sim.waste import Bill
-from shared.core.prices import PRICES, Prices
+from ops.simulator.kinds import CHUNK_TOKENS
+from ops.simulator.measure import Bill
+from ops.simulator.recording import Columns, Recording, read_recording
+from ops.simulator.replay import KILLS_PER_MINUTE, Options, Replay
+from ops.simulator.result import Result
 from shared.errors import InvalidInput
+from shared.pacer.cost import PRICES, Prices
 
 _MOST_PER_S = 10_000.0
 

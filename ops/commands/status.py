@@ -13,11 +13,10 @@ from ops.access import Access
 from ops.commands.choice import class_named
 from ops.commands.explain import BUDGET_BOUNDS, RATE_BOUNDS
 from ops.wording import dollars, duration, moment, plain
-from shared.core.cost import Spending
-from shared.core.eta import DrainState
-from shared.core.overrides import RateOverride, SlotsOverride
-from shared.core.prices import PRICES
-from shared.usecases.status import HALTED, NOT_TICKED, ClassStatus, class_status
+from shared.domain.control import RateOverride, SlotsOverride
+from shared.operate.status import HALTED, NOT_TICKED, ClassStatus, class_status
+from shared.pacer.cost import PRICES, Spending
+from shared.pacer.forecast import DrainState
 
 _STATES: Final = {
     DrainState.MEASURING: "measuring: the rate is known after two ticks",

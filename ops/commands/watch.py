@@ -21,10 +21,10 @@ from ops.access import Access
 from ops.commands.choice import class_named
 from ops.commands.status import as_figures, details, state_in_words
 from ops.wording import duration, moment
-from shared.core.runs import TickLine
-from shared.core.settings import ClassSettings
+from shared.domain.control import TickLine
+from shared.domain.settings import ClassSettings
+from shared.operate.status import Watched, watched
 from shared.ports import Ports
-from shared.usecases.status import Watched, watched
 
 _BOUND: Final = {"edge": "earned", "level": "usable", "max_inflight": "max_inflight", "waiting": "what waits"}
 _BARS: Final = "▁▂▃▄▅▆▇█"

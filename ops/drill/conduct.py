@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 from ops.drill import running, stopping
 from ops.drill.ground import DrillFailed, Ground, check
 from ops.wording import said
-from shared.core.overrides import SlotsOverride, slots_in_force
+from shared.domain.control import SlotsOverride, slots_in_force
 from shared.errors import SluiceError
-from shared.usecases import operate
-from shared.usecases.counting import count_inflight, count_rows
+from shared.operate import switches
+from shared.steps.counting import count_inflight, count_rows
 
 Work: TypeAlias = Callable[[Ground], str]
 
@@ -88,7 +88,7 @@ def _leave_as_found(ground: Ground, slots: SlotsOverride | None) -> None:
     """What the drill has set and not taken back: after a failure, or ctrl-C."""
     control = ground.ports.ledger.read_control(ground.name)
     if control.pause is not None and (control.pause.by, control.pause.why) == (ground.by, ground.why):
-        operate.resume(ground.ports, ground.name, by=ground.by, why=ground.why)
+        switches.resume(ground.ports, ground.name, by=ground.by, why=ground.why)
     if control.slots is not None and control.slots.flag.why == ground.why:
         back = stopping.restored(ground, slots)
         in_force = slots_in_force(slots, configured=ground.job_class.slots)

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shared.core import stats
-from shared.core.batching import group_id
-from shared.core.exchange import Outgoing
-from shared.core.model import MINUTE_MS, Job, Lane, Message, NewJob, State
-from shared.core.runs import SCHEDULE, RunKey, TickLine
-from shared.core.settings import ClassSettings, Schedule, Settings
+from shared.domain import stats
+from shared.domain.control import SCHEDULE, RunKey, TickLine
+from shared.domain.job import MINUTE_MS, Job, Lane, NewJob, State
+from shared.domain.messages import Message, Outgoing, group_id
+from shared.domain.settings import ClassSettings, Schedule, Settings
 from shared.errors import SluiceError
-from shared.operator_ports import Mappings, Pacer
+from shared.operate.ports import Mappings, Pacer
 from shared.ports import Ports
-from shared.usecases.submit import submit_jobs
+from shared.submit.submission import submit_jobs
 
 KIND: Final = "drill"
 """The kind that a drill can ask for anything; every other one gets the operator's payload."""

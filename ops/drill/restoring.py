@@ -6,19 +6,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ops.commands.ledger_file import read_class
 from ops.drill.ground import Ground, check
-from ops.sim import scenario_file
-from ops.sim.ledger_drive import LedgerDrive
-from ops.submission.progress import Meter, meter_for
-from ops.submission.source import opened
-from ops.transfer.copying import LedgerCopy
-from ops.transfer.export import Asked, Export
-from ops.transfer.importing import Import
-from ops.transfer.part_file import PartFile
+from ops.simulator import scenario_file
+from ops.simulator.ledger_drive import LedgerDrive
+from ops.simulator.ledger_file import read_class
+from ops.submission.load import Meter, meter_for
+from ops.submission.rows import opened
+from ops.transfer.export import Asked, Export, PartFile
+from ops.transfer.importing import Import, LedgerCopy
 from ops.wording import counted
-from shared.core.model import State
-from shared.usecases import operate
+from shared.domain.job import State
+from shared.operate import switches
 
 SCENARIO = "planning-2400"
 """A pool without troubles: the question is what was exported, not what can go wrong in a drain."""
@@ -59,7 +57,7 @@ def _deployed(ground: Ground, other: Ground, copy: LedgerCopy, file: Path, meter
     check(not result.refused, "the other ledger is not empty, or does not fit: python -m ops import says how")
     before = {job_id: ground.row(job_id) for job_id in ground.job_ids}
     check(all(other.row(job_id) == row for job_id, row in before.items()), "a row is not what it was")
-    operate.resume(other.ports, other.name, by=ground.by, why=ground.why)
+    switches.resume(other.ports, other.name, by=ground.by, why=ground.why)
     other.job_ids = list(ground.job_ids)
     other.until(lambda: set(other.states(other.job_ids)) == {State.DONE}, "the drill's jobs are done there")
     return f"imported into {copy.name} and drained there: {len(before)} of {len(before)} drill jobs done"

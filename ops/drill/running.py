@@ -6,8 +6,8 @@ import json
 from typing import Final
 
 from ops.drill.ground import SOURCE, DrillFailed, Ground, check
-from shared.core.model import MINUTE_MS, Job, Lane, State
-from shared.core.runs import RunKey
+from shared.domain.control import RunKey
+from shared.domain.job import MINUTE_MS, Job, Lane, State
 
 LONG_S: Final = 20.0
 """A chunk that lasts long enough to be met in its middle."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from ops.drill.ground import Ground, check
-from shared.core.model import Lane, State
-from shared.core.overrides import SlotsOverride, slots_in_force
-from shared.core.settings import MIN_LANE_SLOTS
-from shared.usecases import concurrency as slots
-from shared.usecases import operate
+from shared.domain.control import SlotsOverride, slots_in_force
+from shared.domain.job import Lane, State
+from shared.domain.settings import MIN_LANE_SLOTS
+from shared.operate import concurrency as slots
+from shared.operate import switches
 
 QUEUED: Final = 4
 DELAYED: Final = 2
@@ -23,7 +23,7 @@ def pause(ground: Ground) -> str:
     """Nothing more is admitted, what is in flight settles, what is queued and delayed is all still there (I10)."""
     (flying,) = ground.submit(1, '{"seconds": 8}')
     ground.until(lambda: ground.row(flying).state is not State.WAITING, "a drill job is admitted")
-    operate.pause(ground.ports, ground.name, by=ground.by, why=ground.why)
+    switches.pause(ground.ports, ground.name, by=ground.by, why=ground.why)
     due_ms = ground.now_ms()
     ids = ground.submit(QUEUED, '{"seconds": 0}', due_ms=due_ms)
     ids += ground.submit(DELAYED, '{"seconds": 0}', due_ms=due_ms + DELAY_S * 1000)
@@ -77,7 +77,7 @@ def restored(ground: Ground, was: SlotsOverride | None) -> slots.Concurrency:
 
 def resume(ground: Ground) -> str:
     """Everything drains, the delayed ones not before their time, and the oldest age is what it was."""
-    operate.resume(ground.ports, ground.name, by=ground.by, why=ground.why)
+    switches.resume(ground.ports, ground.name, by=ground.by, why=ground.why)
     ground.until(lambda: set(ground.states(ground.job_ids)) == {State.DONE}, "the drill's jobs are all done")
     since_ms = ground.now_ms()
     ground.until(lambda: _paused_tick_ms(ground) > since_ms, "a tick has come after the drain")

@@ -12,16 +12,13 @@ from typing import Final, NoReturn
 
 from functions.worker.kinds.replay_summary import SEGMENT_BYTES
 from ops.local.chaos import Killer
-from ops.local.drain import Drain
-from ops.local.evidence import gather
-from ops.local.replays import Replay, segment_count
-from ops.local.scenario import FUNCTION_TIMEOUT_S, JOB_CLASS, LATENCY_MS, Scenario, new_jobs
+from ops.local.scenario import FUNCTION_TIMEOUT_S, JOB_CLASS, LATENCY_MS, Replay, Scenario, new_jobs, segment_count
 from ops.local.stage import Stage, staged
-from ops.local.verify import Check, judge
+from ops.local.verify import Check, Drain, gather, judge
 from ops.local.view import View, clock, view_for
 from shared.errors import SluiceError
-from shared.usecases.operate import pause, resume
-from shared.usecases.submit import submit_jobs
+from shared.operate.switches import pause, resume
+from shared.submit.submission import submit_jobs
 
 PGN: Final = "application/x-chess-pgn"
 STEP_S: Final = 0.2

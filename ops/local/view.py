@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shared.core.eta import DrainState, Eta
+from shared.pacer.forecast import DrainState, Eta
 
 PLAIN_EVERY_S: Final = 10.0
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from shared.core.json_text import kind_of
+from shared.domain.json_text import kind_of
 from shared.errors import InvalidInput
 
 _EXPECTED: Final = "a result that `simulate --out` or `replay --out` wrote"

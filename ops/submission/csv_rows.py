@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ops.submission.lines import MAX_LINE_BYTES, NumberedLine
+from ops.submission.json_lines import MAX_LINE_BYTES, NumberedLine
 from ops.submission.rows import FIELDS, Row, new_job
-from shared.config_rules import did_you_mean, shown
-from shared.core.model import NewJob
+from shared.domain.config_rules import did_you_mean, shown
+from shared.domain.job import NewJob
 from shared.errors import InvalidInput
 
 PART: Final = "payload."

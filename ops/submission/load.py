@@ -1,24 +1,162 @@
-"""Read, admit, create, wave by wave: the loop behind `submit`, with memory flat however long the input is."""
+"""Ctrl-C during a submission: what is on its way is finished and counted, then it stops.
+
+How far a submission is: a bar with rate and time left on a terminal, nothing elsewhere.
+
+Read, admit, create, wave by wave: the loop behind `submit`, with memory flat however long the input is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
-from typing import Final
+from types import FrameType, TracebackType
+from typing import Final, Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from ops.submission.csv_rows import CsvShape
-from ops.submission.interrupts import Interrupts
-from ops.submission.lines import Lines
-from ops.submission.progress import Meter
-from ops.submission.source import Format, Source, rows_of
+from ops.submission.json_lines import Lines
+from ops.submission.rows import Format, Source, rows_of
 from ops.wording import said
-from shared.core.model import NewJob
-from shared.core.settings import Settings
+from shared.domain.job import NewJob
+from shared.domain.settings import Settings
 from shared.errors import InvalidInput, Retryable
 from shared.ports import Ports
-from shared.usecases.submit import Refusal, SubmitReport, Wave, admitted, create_wave, wave_nonce, waves
+from shared.submit.submission import Refusal, SubmitReport, Wave, admitted, create_wave, wave_nonce, waves
+
+
+class Interrupts:
+    """While `shielded`, the first ctrl-C only asks to stop; at any other time, and the second one, it raises.
+
+    Reading a pipe is not shielded: it may wait for ever for a next line.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._shielded = False
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may have handlers, and gets the interrupts
+            return
+        before = signal.signal(signal.SIGINT, self._on_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        self._shielded = True
+        try:
+            yield
+        finally:
+            self._shielded = False
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked or not self._shielded:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class Meter(Protocol):
+    """`begin` starts a pass over the input, `show` says how far it is, `note` prints a line that stays."""
+
+    def begin(self, what: str, *, size_bytes: int | None) -> None: ...
+
+    def show(self, *, bytes_read: int, lines: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def meter_for(stream: TextIO) -> Meter:
+    return Bar(Console(file=stream)) if stream.isatty() else Plain(stream)
+
+
+class Plain:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def begin(self, what: str, *, size_bytes: int | None) -> None:
+        return None
+
+    def show(self, *, bytes_read: int, lines: int) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class Bar:
+    """Bytes say how much is left, since nobody has counted the lines; lines per second are what a person thinks in."""
+
+    def __init__(self, console: Console, *, get_time: Callable[[], float] | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[lines]:,} lines, {task.fields[rate]:,.0f}/s"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TimeRemainingColumn(),
+            console=console,
+            get_time=get_time,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+
+    def begin(self, what: str, *, size_bytes: int | None) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        left = "" if size_bytes is None else "left:"
+        self._task = self._progress.add_task(what, total=size_bytes, lines=0, rate=0.0, left=left)
+
+    def show(self, *, bytes_read: int, lines: int) -> None:
+        if self._task is None:
+            return
+        elapsed_s = self._progress.tasks[-1].elapsed or 0.0
+        rate = lines / elapsed_s if elapsed_s > 0 else 0.0
+        self._progress.update(self._task, completed=bytes_read, lines=lines, rate=rate)
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
 
 KEPT_REFUSALS: Final = 100
 """Refusals in the summary. All are printed as they are met; a file of a million bad lines must not fill the memory."""

@@ -1,4 +1,8 @@
-"""Read the whole ledger into a file, page by page, so that another deployment can go on from it.
+"""Where an export goes: FILE.part until it is whole, with the way back into it beside it, or a pipe.
+
+Files are 0600: payloads and ids are in them and nowhere else.
+
+Read the whole ledger into a file, page by page, so that another deployment can go on from it.
 
 A scan is no snapshot: what moves during it is read as of some moment. So an export wants its classes stopped and
 settled, and says at its end whether they still were. `live` does without: each row is then as of some moment, together
@@ -7,13 +11,14 @@ with exactly the outputs that it had then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
 
-from ops.submission.interrupts import Interrupts
-from ops.submission.progress import Meter
-from ops.transfer.copying import LedgerCopy
+from ops.submission.load import Interrupts, Meter
 from ops.transfer.format import (
     FORMAT,
     ClassThen,
@@ -23,19 +28,124 @@ from ops.transfer.format import (
     StoredPayload,
     Tally,
     chained,
+    from_plain,
     line_of,
+    to_plain,
 )
-from ops.transfer.part_file import Reached, Sink
+from ops.transfer.importing import LedgerCopy
 from ops.wording import said
-from shared.core.ledger_records import Record, RecordPage, StoredOutput, StoredRate
-from shared.core.model import Job, State
-from shared.core.payloads import MAX_PAYLOAD_BYTES
-from shared.core.runs import Control, Run, RunState
-from shared.core.settings import Settings
+from shared.domain.control import Control, Run, RunState
+from shared.domain.job import MAX_PAYLOAD_BYTES, Job, State
+from shared.domain.records import Record, RecordPage, StoredOutput, StoredRate
+from shared.domain.settings import Settings
+from shared.domain.values import frozen
 from shared.errors import InvalidInput, LedgerUnavailable, Retryable
 from shared.ports import Ports
-from shared.usecases.counting import count_inflight
-from shared.usecases.lines import HANDOVER_LEASE_MS
+from shared.steps.counting import count_inflight
+from shared.steps.turns import HANDOVER_LEASE_MS
+
+_EXPECTED: Final = "a new file in a directory that can be written to"
+
+
+@frozen
+class Reached:
+    """How far an export is: what has been written, and where the ledger is to be read from. Saved after each page.
+
+    `whole`: the last page is written. `resume` is None then, too, as it is before the first one. `left_out`: jobs that
+    have joined ordered matches since the beginning.
+    """
+
+    header: Header
+    bytes_written: int
+    digest: str
+    resume: str | None = None
+    whole: bool = False
+    left_out: int = 0
+    counts: Tally = field(default_factory=Tally)
+
+
+class Sink(Protocol):
+    def earlier(self) -> Reached | None:
+        """Where an interrupted export of this file stopped."""
+        ...
+
+    def write(self, lines: bytes, reached: Reached) -> None: ...
+
+    def finish(self, lines: bytes) -> None: ...
+
+
+class Pipe:
+    """Standard output: nothing to go on from."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def earlier(self) -> Reached | None:
+        return None
+
+    def write(self, lines: bytes, reached: Reached) -> None:
+        self._stream.write(lines)
+
+    def finish(self, lines: bytes) -> None:
+        self._stream.write(lines)
+        self._stream.flush()
+
+
+class PartFile:
+    """Lines first, then the state that counts them: what a crash leaves behind the state is cut off.
+
+    `check` reads the whole file before it gets its name. Where it raises, FILE.part stays and is not gone on from.
+    """
+
+    def __init__(self, path: Path, *, check: Callable[[Path], None] | None = None) -> None:
+        if path.exists():
+            raise InvalidInput("--out", got="a file that exists", expected=_EXPECTED)
+        self.path = path
+        self._check = check
+        self.part = path.with_name(f"{path.name}.part")
+        self.state = path.with_name(f"{path.name}.part.state")
+
+    def earlier(self) -> Reached | None:
+        if not (self.part.is_file() and self.state.is_file()):
+            return None
+        try:
+            reached = from_plain(Reached, json.loads(self.state.read_bytes()), at="state")
+        except (ValueError, InvalidInput):
+            expected = f"what an interrupted export left: remove {self.state.name}"
+            raise InvalidInput("--out", got="a state file that is broken", expected=expected) from None
+        os.truncate(self.part, reached.bytes_written)
+        return reached
+
+    def write(self, lines: bytes, reached: Reached) -> None:
+        self._put(self.part, lines, fresh=reached.bytes_written == len(lines))
+        new = self.state.with_name(f"{self.state.name}.new")
+        self._put(new, json.dumps(to_plain(reached)).encode(), fresh=True)
+        new.replace(self.state)
+
+    def finish(self, lines: bytes) -> None:
+        self._put(self.part, lines, fresh=False)
+        if self._check is not None:
+            self._checked(self._check)
+        self.part.replace(self.path)
+        self.state.unlink(missing_ok=True)
+
+    def _checked(self, check: Callable[[Path], None]) -> None:
+        try:
+            check(self.part)
+        except InvalidInput:
+            self.state.unlink()
+            raise
+
+    @staticmethod
+    def _put(path: Path, content: bytes, *, fresh: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else os.O_APPEND)
+        try:
+            with open(os.open(path, flags, 0o600), "wb") as stream:  # noqa: PTH123 - the mode is given at creation
+                stream.write(content)
+        except OSError as error:
+            got = (error.strerror or "no answer").lower()
+            raise InvalidInput("--out", got=got, expected=_EXPECTED) from None
+
 
 RUNS_KEPT_MS: Final = 24 * 3_600_000
 """Closed runs that go along: a trigger that repeats a younger minute elsewhere must find it done (I6)."""
@@ -44,7 +154,9 @@ PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Between attempts at a page while AWS does not answer."""
 
 _TRIES: Final = 8
+
 _PAYLOADS_REMEMBERED: Final = 50_000
+
 _SETTLED: Final = "a class that is paused or halted, with nothing in flight: python -m ops halt CLASS. Or --live"
 
 

@@ -1,4 +1,9 @@
-"""The file of an export: JSON lines. A header, one record a line, and an end that says what must have come before it.
+"""Values of the domain <-> what JSON can say, by the types that the dataclasses declare.
+
+Reading is strict: every field by name and type, or one `InvalidInput` that names it and never shows what stands there
+(I12). A field that is not there has its default.
+
+The file of an export: JSON lines. A header, one record a line, and an end that says what must have come before it.
 
     {"header": {"format": 1, "source": "<table>", "at_ms": ..., "live": false, "payloads": false, "classes": [...]}}
     {"job": {...}}                  every state; directly followed by its outputs, and preceded by its payload
@@ -11,21 +16,117 @@
 
 The digest runs from line to line, so that an export can go on where it was interrupted. A file without its end, or with
 another digest, is no export.
+
+Read a file of an export, line by line, and judge every line: what comes out of here may be written.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import field, fields, replace
-from typing import Final, TypeAlias
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
+from enum import StrEnum
+from functools import cache
+from types import NoneType
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from ops.transfer.plain import to_plain
-from shared.core.flags import Flag
-from shared.core.ledger_records import Record, StoredOutput, StoredRate
-from shared.core.model import Job
-from shared.core.runs import Control, Run
-from shared.core.values import frozen
+from ops.submission.json_lines import Lines
+from ops.transfer.comparing import judge
+from ops.transfer.importing import MatchLines
+from shared.domain.control import Control, Run
+from shared.domain.job import Flag, Job
+from shared.domain.json_text import kind_of
+from shared.domain.records import Record, StoredOutput, StoredRate
+from shared.domain.settings import Settings
+from shared.domain.values import frozen
+from shared.errors import InvalidInput
+
+Value = TypeVar("Value")
+
+
+def to_plain(value: object, *, without: frozenset[str] = frozenset()) -> Any:
+    """Objects, arrays, strings, numbers. Fields that are None are left out: they read as None again."""
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {each.name: getattr(value, each.name) for each in fields(value) if each.name not in without}
+        return {name: to_plain(inner) for name, inner in found.items() if inner is not None}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(inner) for inner in value]
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def from_plain(cls: type[Value], plain: object, *, at: str) -> Value:
+    """The value that `to_plain` said. `at` is the name under which a fault is reported."""
+    if not isinstance(plain, Mapping):
+        raise InvalidInput(at, got=kind_of(plain), expected="an object")
+    made: Any = cls  # a type is hashable, whatever it is a type of
+    hints = _hints(made)
+    for name in plain:
+        if name not in hints:
+            raise InvalidInput(at, got="an unknown field", expected=f"only {', '.join(hints)}")
+    found: dict[str, Any] = {}
+    for name, (hint, each) in hints.items():
+        if name in plain:
+            found[name] = _read(hint, plain[name], at=f"{at}.{name}")
+        elif each.default is MISSING and each.default_factory is MISSING:
+            if NoneType not in get_args(hint):
+                raise InvalidInput(f"{at}.{name}", got="nothing", expected=_said(hint))
+            found[name] = None
+    try:
+        return made(**found)  # type: ignore[no-any-return]
+    except ValueError:  # a value of its type that its class does not accept, like a rate of 0
+        raise InvalidInput(at, got="values out of range", expected=f"a {cls.__name__} as it was exported") from None
+
+
+@cache
+def _hints(cls: Any) -> dict[str, tuple[Any, Field[Any]]]:
+    hints = get_type_hints(cls)
+    return {each.name: (hints[each.name], each) for each in fields(cls)}
+
+
+def _read(hint: Any, plain: object, *, at: str) -> Any:
+    options = get_args(hint)
+    if get_origin(hint) is tuple:
+        if not isinstance(plain, list):
+            raise InvalidInput(at, got=kind_of(plain), expected="an array")
+        return tuple(_read(options[0], each, at=at) for each in plain)
+    if NoneType in options:
+        (hint,) = (each for each in options if each is not NoneType)
+        return None if plain is None else _read(hint, plain, at=at)
+    if is_dataclass(hint):
+        return from_plain(cast("type[Any]", hint), plain, at=at)
+    if issubclass(hint, StrEnum):
+        return _member(hint, plain, at=at)
+    if hint is float and type(plain) in (int, float) and math.isfinite(plain):  # type: ignore[arg-type]
+        return float(plain)  # type: ignore[arg-type]
+    if type(plain) is not hint:
+        raise InvalidInput(at, got=kind_of(plain), expected=_said(hint))
+    return _text(plain, at=at) if isinstance(plain, str) else plain
+
+
+def _member(hint: type[StrEnum], plain: object, *, at: str) -> StrEnum:
+    members: list[StrEnum] = list(hint)
+    found = next((each for each in members if each.value == plain), None)
+    if found is None:
+        got = "other text" if isinstance(plain, str) else kind_of(plain)
+        raise InvalidInput(at, got=got, expected=f"one of {', '.join(each.value for each in members)}")
+    return found
+
+
+def _text(plain: str, *, at: str) -> str:
+    try:
+        plain.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(at, got="a string with a lone surrogate", expected="well-formed Unicode") from None
+    return plain
+
+
+def _said(hint: Any) -> str:
+    return {str: "a string", bool: "true or false", int: "a whole number", float: "a finite number"}.get(
+        hint, "an object"
+    )
+
 
 FORMAT: Final = 1
 
@@ -81,6 +182,7 @@ WORDS: Final[dict[str, type[FileRecord]]] = {
     "control": Control,
     "rate": StoredRate,
 }
+
 _WORD_OF: Final = {cls: word for word, cls in WORDS.items()}
 
 
@@ -125,3 +227,112 @@ def line_of(value: FileRecord | Header | End) -> bytes:
 def chained(digest: str, line: bytes) -> str:
     """The digest after one more line, its line end left out. It begins as ""."""
     return hashlib.sha256(digest.encode() + line.rstrip(b"\r\n")).hexdigest()
+
+
+Numbered: TypeAlias = tuple[int, FileRecord | InvalidInput]
+
+_EXPECTED: Final = f"one of {', '.join(WORDS)} on a line of its own"
+
+_CUT_OFF: Final = InvalidInput("file", got="one without its end", expected="a whole export: it was cut off")
+
+
+class Reader:
+    """Iterate once. `header` is there from the first record on, `end` and `matches` after the last."""
+
+    def __init__(self, lines: Lines, settings: Settings) -> None:
+        self._lines = lines
+        self._settings = settings
+        self.header: Header | None = None
+        self.end: End | None = None
+        self.counts = Tally()
+        self.matches = MatchLines()
+        self._digest = ""
+        self._job_id: str | None = None
+        self._cursors: set[str] = set()
+
+    def __iter__(self) -> Iterator[Numbered]:
+        number = 0
+        for number, text in self._lines:
+            try:
+                record = self._read(number, text)
+            except InvalidInput as fault:
+                yield number, fault
+                if self.header is None:
+                    return  # whatever this is, the rest of it is as strange
+                continue
+            if record is not None:
+                yield number, record
+        yield from self._judge_whole(number)
+
+    def _read(self, number: int, text: str | InvalidInput) -> FileRecord | None:
+        if isinstance(text, InvalidInput):
+            raise text
+        if self.end is not None:
+            raise InvalidInput("line", got="more", expected="nothing behind the end")
+        word, plain = _object(text)
+        if number == 1:
+            self.header = _header(word, plain, self._settings)
+        elif word == "end":
+            self.end = from_plain(End, plain, at="end")
+            return None
+        self._digest = chained(self._digest, text.encode())
+        return None if number == 1 else self._record(number, word, plain)
+
+    def _record(self, number: int, word: str, plain: object) -> FileRecord:
+        if word not in WORDS:
+            raise InvalidInput("line", got="another word", expected=_EXPECTED)
+        record = from_plain(WORDS[word], plain, at=word)
+        judge(record, self._settings)
+        if isinstance(record, StoredOutput):
+            self._follows(record)
+        else:
+            self._job_id, self._cursors = (record.job_id if isinstance(record, Job) else None), set()
+        if isinstance(record, Job):
+            self.matches.add(record, number)
+        self.counts = self.counts.and_one(record)
+        return record
+
+    def _follows(self, stored: StoredOutput) -> None:
+        if stored.job_id != self._job_id or stored.output.cursor in self._cursors:
+            raise InvalidInput(
+                "output", got="one of another job, or a second one", expected="the job's, right behind it"
+            )
+        self._cursors.add(stored.output.cursor)
+
+    def _judge_whole(self, last: int) -> Iterator[Numbered]:
+        if self.end is None:
+            yield last + 1, _CUT_OFF
+        elif (self.end.digest, self.end.counts) != (self._digest, self.counts):
+            expected = "the lines that were exported: something was changed or lost"
+            yield last, InvalidInput("end.digest", got="another one", expected=expected)
+        else:
+            for number in self.matches.faults():
+                expected = "one unbroken order: export it with its class halted and nobody submitting"
+                yield number, InvalidInput("match", got="jobs that are no line", expected=expected)
+
+
+def _object(text: str) -> tuple[str, Any]:
+    """The one word of a line, and what it says."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput("line", got="text that is not JSON", expected=_EXPECTED) from None
+    if not isinstance(found, dict) or len(found) != 1:
+        raise InvalidInput("line", got="another JSON value", expected=_EXPECTED)
+    ((word, plain),) = found.items()
+    return word, plain
+
+
+def _header(word: str, plain: Any, settings: Settings) -> Header:
+    expected = "the header of an export by `python -m ops export`"
+    if word != "header" or not isinstance(plain, dict):
+        raise InvalidInput("file", got="something else", expected=expected)
+    if plain.get("format") != FORMAT:
+        raise InvalidInput("header.format", got="another format", expected=f"format {FORMAT}: this version's")
+    header = from_plain(Header, plain, at="header")
+    for name in header.names:
+        if name not in settings.classes:
+            raise InvalidInput(
+                "header.classes", got="an unknown class", expected=f"one of {', '.join(sorted(settings.classes))}"
+            )
+    return header

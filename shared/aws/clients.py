@@ -17,7 +17,7 @@ from botocore import exceptions as sdk
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from shared.core.values import frozen
+from shared.domain.values import frozen
 from shared.errors import Retryable
 
 MakeClient: TypeAlias = Callable[[str, Config], Any]

@@ -1,4 +1,4 @@
-"""Values <-> DynamoDB attributes, by the types that the dataclasses in `core` declare.
+"""Values <-> DynamoDB attributes, by the types that the values in `shared.domain` declare.
 
 Written by name: a field that a newer version added reads as its default, one that is gone is ignored. Numbers go
 through their shortest exact text; NaN and the infinities have none, and are refused here (TRAPS 22).
@@ -14,14 +14,15 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from shared.aws import keys
 from shared.aws.keys import PARTITION, POSITION, Attribute, Item
-from shared.core.lifecycle import place_of
-from shared.core.model import IndexKey, Job
+from shared.domain.job import Job
+from shared.domain.lifecycle import place_of
+from shared.domain.work_index import IndexKey
 
 Value = TypeVar("Value")
 
 
 def encode(value: object) -> Attribute:
-    """Any value of `core`: text, numbers, flags, enums, mappings, sequences, dataclasses, None."""
+    """Any value of the domain: text, numbers, flags, enums, mappings, sequences, dataclasses, None."""
     attribute = _scalar(value)
     if attribute is not None:
         return attribute

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from shared.core.runs import RunKey
+from shared.domain.control import RunKey
 
 Attribute: TypeAlias = dict[str, Any]
 """One value as DynamoDB writes it: a type tag and the value."""

@@ -1,4 +1,4 @@
-"""The `Limiter`: one GCRA for all workers, as one number in an item (I7, TRAPS 42). The algorithm: `core.permits`.
+"""The `Limiter`: one GCRA for all workers, as one number in an item (I7, TRAPS 42). The algorithm: `worker.permits`.
 
 Read, compute and write back if unchanged would livelock under 50 writers. So the addition happens in the write:
 
@@ -20,11 +20,10 @@ from typing import Final
 from shared.aws import keys
 from shared.aws.keys import Item
 from shared.aws.table import Answer, Table, Unmet, update_of
-from shared.core.exchange import Granted, NoRoom, Reservation
-from shared.core.permit_shards import CALLS_PER_SHARD
-from shared.core.permits import Full, Part, Reserved, parts_of, parts_to_ask
-from shared.core.settings import UpstreamSettings
+from shared.domain.settings import CALLS_PER_SHARD, UpstreamSettings
+from shared.domain.upstream import Granted, NoRoom, Reservation
 from shared.errors import LedgerUnavailable
+from shared.worker.permits import Full, Part, Reserved, parts_of, parts_to_ask
 
 BUSY: Final = "#tat_us BETWEEN :was_now AND :was_last"
 """permits are reserved up to tat ── (another reserves: tat grows, we start later or not at all) ── ours follow on"""
@@ -83,7 +82,7 @@ class DynamoLimiter:
         return parts_of(upstream, calls_per_shard=self._calls_per_shard)
 
     def _ask(self, key: Item, part: Part, *, calls: int, now_us: int, latest_us: int) -> Reserved | Full:
-        """`core.permits.gcra_reserve` on one item."""
+        """`worker.permits.gcra_reserve` on one item."""
         cost_us, last_us = calls * part.interval_us, latest_us + part.tolerance_us
         if latest_us < now_us:  # no permit starts in the past
             tat_us = _tat_of(self._table.get(key) or {}) or now_us

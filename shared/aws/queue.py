@@ -9,8 +9,8 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, code_of
-from shared.core.exchange import BatchAnswer, Delivery, Outgoing
-from shared.core.model import Lane, Message
+from shared.domain.job import Lane
+from shared.domain.messages import BatchAnswer, Delivery, Message, Outgoing
 from shared.errors import InvalidInput, QueueUnavailable
 
 _FIELDS: Final = ("job_id", "job_class", "cursor", "epoch", "copy")

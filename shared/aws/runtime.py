@@ -1,13 +1,26 @@
-"""Time and threads of a real process. The only place in what ships that reads the wall clock."""
+"""Time and threads of a real process. The only place in what ships that reads the wall clock.
+
+What a handler raises, without what it was given.
+
+Lambda prints an error that leaves a handler, and hands its text to whoever invoked it or to the queue of lost events.
+AWS's own errors quote requests, and a library's quote whatever they stumbled over (I12).
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from botocore.exceptions import ClientError
+
+from shared.aws.clients import code_of
+from shared.errors import SluiceError, Unforeseen
 
 Item = TypeVar("Item")
+
 Result = TypeVar("Result")
 
 DEFAULT_THREADS: Final = 32
@@ -35,3 +48,30 @@ class ThreadParallel:
         with ThreadPoolExecutor(max_workers=min(self._threads, len(items))) as pool:
             futures = [pool.submit(work, item) for item in items]
         return [future.result() for future in futures]  # the pool has waited for all of them
+
+
+Answer = TypeVar("Answer")
+
+
+def discreet(handler: Callable[[Any, Any], Answer]) -> Callable[[Any, Any], Answer]:
+    """A handler that raises nothing but our own errors, whose texts hold no input, and without what they came from.
+
+    Any other is told by its type, and AWS's by its code; a job's code that exits too, whose last words Python would
+    print. Where it happened stays in the trace.
+    """
+
+    @wraps(handler)
+    def guarded(event: Any, context: Any) -> Answer:
+        try:
+            return handler(event, context)
+        except SluiceError as error:
+            raise error from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the last one to see it before Lambda does
+            raise Unforeseen(_kind_of(error)).with_traceback(error.__traceback__) from None
+
+    return guarded
+
+
+def _kind_of(error: BaseException) -> str:
+    code = f" {code_of(error)}" if isinstance(error, ClientError) else ""
+    return f"{type(error).__name__}{code}"

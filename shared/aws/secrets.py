@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, code_of
 from shared.errors import SecretUnavailable
-from shared.usecases.rotate import CURRENT
-from shared.usecases.tokens import StoredSecret
+from shared.webhook.rotation import CURRENT
+from shared.webhook.tokens import StoredSecret
 
 _PREVIOUS = "AWSPREVIOUS"
 _NO_SUCH_STAGE = "ResourceNotFoundException"

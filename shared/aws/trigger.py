@@ -1,14 +1,18 @@
-"""The `Trigger`: the pacer as a Lambda function, invoked asynchronously."""
+"""The `Trigger`: the pacer as a Lambda function, invoked asynchronously.
+
+The pacer, invoked by an operator who waits for its answer. The deployment itself only ever triggers it.
+"""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Final
 
 from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, code_of
-from shared.core.runs import WEBHOOK, RunKey
+from shared.domain.control import WEBHOOK, RunKey
 from shared.errors import TriggerUnavailable
 
 
@@ -29,3 +33,29 @@ class LambdaTrigger:
                 )
         except ClientError as error:
             raise TriggerUnavailable(code_of(error)) from error
+
+
+_ANSWER_MARGIN_S: Final = 15.0
+
+
+class LambdaPacer:
+    """`shared.operator_ports.Pacer`. Needs lambda:InvokeFunction on the pacer."""
+
+    def __init__(self, clients: Clients, function_name: str, *, timeout_s: float) -> None:
+        self._clients = clients
+        self._function_name = function_name
+        self._timeout_s = timeout_s
+
+    def tick(self, key: RunKey, *, source: str) -> str:
+        minute = datetime.fromtimestamp(key.minute_ms / 1000, tz=UTC)
+        event = {"job_class": key.job_class, "scheduled_at": f"{minute:%Y-%m-%dT%H:%M:%SZ}", "source": source}
+        client = self._clients.awaited_functions(timeout_s=self._timeout_s + _ANSWER_MARGIN_S)
+        try:
+            with answered(TriggerUnavailable):
+                answer = client.invoke(FunctionName=self._function_name, Payload=json.dumps(event).encode())
+        except ClientError as error:
+            raise TriggerUnavailable(code_of(error)) from error
+        said = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer or not isinstance(said, dict):
+            raise TriggerUnavailable("the pacer failed: its log says why")
+        return str(said["outcome"])

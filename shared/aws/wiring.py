@@ -1,25 +1,110 @@
-"""Environment and settings -> `Ports`, once per process. Nothing is read or made at import."""
+"""Environment and settings -> `Ports`, once per process. Nothing is read or made at import.
+
+Environment and settings -> the webhook's `Door`, and the secret that the rotation moves on; once per process.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
-from shared.aws.bedrock import ConverseUpstream
 from shared.aws.blobs import S3Blobs
-from shared.aws.clients import Clients
+from shared.aws.clients import HASTY_LEDGER, Clients
 from shared.aws.ledger import DynamoLedger
 from shared.aws.limiter import DynamoLimiter
-from shared.aws.log import JsonLog
-from shared.aws.metrics import EmfMetrics
 from shared.aws.queue import SqsQueue
 from shared.aws.runtime import SystemClock, ThreadParallel
+from shared.aws.secrets import SecretsManagerSecret
 from shared.aws.table import Table
-from shared.aws.upstream import HttpUpstream, Upstreams
-from shared.config import Environment, load_settings, read_environment
-from shared.core.settings import Settings, UpstreamApi
-from shared.core.values import frozen
-from shared.ports import Ports
+from shared.aws.telemetry import EmfMetrics, JsonLog
+from shared.aws.trigger import LambdaTrigger
+from shared.aws.upstream import ConverseUpstream, HttpUpstream, Upstreams
+from shared.domain.config_rules import (
+    NAME,
+    URL,
+    dotted,
+    fault,
+    kind_of,
+)
+from shared.domain.configuration import (
+    PROJECT_CONFIG,
+    _table,
+    _unknown,
+    load_settings,
+)
+from shared.domain.job import Lane
+from shared.domain.settings import (
+    Settings,
+    UpstreamApi,
+)
+from shared.domain.values import frozen
+from shared.errors import ConfigError
+from shared.ports import Log, Ports
+from shared.webhook.answer import Door, Witness
+from shared.webhook.tokens import Tokens
+
+# -- the environment
+
+
+@frozen
+class Environment:
+    """What a deployment tells its functions: names and addresses, never a secret.
+
+    `pacer` and `secret` (its name) are there only for the webhook and for the function that rotates its secret.
+    """
+
+    table: str
+    bucket: str
+    queues: Mapping[str, Mapping[Lane, str]]
+    config_path: Path
+    pacer: str = ""
+    secret: str = ""
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """The SLUICE_ variables, or ConfigError with every fault in them."""
+    faults = [
+        fault(key, "nothing", expected)
+        for key, expected in (("SLUICE_TABLE", "the ledger table's name"), ("SLUICE_BUCKET", "the bucket's name"))
+        if not environ.get(key, "").strip()
+    ]
+    queues = _read_queues(environ.get("SLUICE_QUEUES", ""), faults)
+    if faults:
+        raise ConfigError(faults)
+    return Environment(
+        table=environ["SLUICE_TABLE"].strip(),
+        bucket=environ["SLUICE_BUCKET"].strip(),
+        queues=queues,
+        config_path=Path(environ.get("SLUICE_CONFIG") or PROJECT_CONFIG),
+        pacer=environ.get("SLUICE_PACER", ""),
+        secret=environ.get("SLUICE_SECRET", ""),
+    )
+
+
+def _read_queues(text: str, faults: list[str]) -> dict[str, dict[Lane, str]]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        got = "text that is not JSON" if text else "nothing"
+        faults.append(fault("SLUICE_QUEUES", got, "JSON like {class: {lane: url}}"))
+        return {}
+    queues: dict[str, dict[Lane, str]] = {}
+    for name, lanes in _table(("SLUICE_QUEUES",), document, faults).items():
+        queues[name] = _read_lanes(("SLUICE_QUEUES", name), lanes, faults)
+    return queues
+
+
+def _read_lanes(at: tuple[str, ...], value: object, faults: list[str]) -> dict[Lane, str]:
+    if not isinstance(value, dict):
+        faults.append(fault(dotted(*at), kind_of(value), "a table"))
+        return {}
+    faults.extend(_unknown(at, value, tuple(Lane)))
+    found = [URL.fault(dotted(*at, lane), value.get(lane)) for lane in Lane]
+    faults.extend(each for each in [NAME.fault(dotted(*at), at[-1]), *found] if each)
+    return {lane: str(value.get(lane)) for lane in Lane}
 
 
 @frozen
@@ -59,3 +144,30 @@ def host() -> Host:
     """This process's host, made when the first invocation asks for it. A configuration fault is raised every time."""
     environment = read_environment(os.environ)
     return wire(environment, load_settings(environment.config_path))
+
+
+def open_door(environment: Environment, settings: Settings, *, clients: Clients | None = None) -> Door:
+    clients = clients or Clients(ledger=HASTY_LEDGER)
+    ports = wire(environment, settings, clients=clients).ports
+    return Door(
+        settings=settings,
+        ports=ports,
+        tokens=Tokens(ports.clock, SecretsManagerSecret(clients, environment.secret)),
+        trigger=LambdaTrigger(clients, environment.pacer),
+    )
+
+
+@cache
+def door() -> Door:
+    """This process's door, made when the first request asks for it."""
+    environment = read_environment(os.environ)
+    return open_door(environment, load_settings(environment.config_path))
+
+
+def witness() -> Witness:
+    """Who tells of a door that could not be built: its namespace is the environment's, not the settings'."""
+    return Witness(log=JsonLog(), metrics=EmfMetrics())
+
+
+def rotation() -> tuple[SecretsManagerSecret, Log]:
+    return SecretsManagerSecret(Clients(), read_environment(os.environ).secret), JsonLog()

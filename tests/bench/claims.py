@@ -19,19 +19,18 @@ import boto3
 from botocore.config import Config
 
 from shared.aws.clients import POOL_CONNECTIONS
-from shared.aws.ledger_moves import request_of
+from shared.aws.ledger import request_of
 from shared.aws.queue import _entry
 from shared.aws.runtime import DEFAULT_THREADS
-from shared.aws.wiring import Host, wire
-from shared.config import Environment
-from shared.core import lifecycle
-from shared.core.batching import group_id
-from shared.core.exchange import Outgoing
-from shared.core.model import Lane, Message, Nominee
-from shared.core.settings import ClassSettings, Settings
-from shared.core.stats import window_of
-from shared.usecases.counting import waiting_partitions
-from shared.usecases.tick import TickRequest, run_tick
+from shared.aws.wiring import Environment, Host, wire
+from shared.domain import lifecycle
+from shared.domain.job import Lane
+from shared.domain.messages import Message, Outgoing, group_id
+from shared.domain.settings import ClassSettings, Settings
+from shared.domain.stats import window_of
+from shared.domain.work_index import Nominee
+from shared.pacer.tick import TickRequest, run_tick
+from shared.steps.counting import waiting_partitions
 from tests.bench.endpoint import CLASS, ROWS
 
 TABLE: Final = "ledger"

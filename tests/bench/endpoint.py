@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from shared.aws.items import item_of_job
 from shared.aws.keys import PARTITION, POSITION, Item
-from shared.core.model import Job
+from shared.domain.job import Job
 
 ROWS: Final = 2_400
 CLASS: Final = "bench"

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from ops.sim.sluice_world import SimSluice
-from ops.sim.world import START_MS
-from shared.core.model import NewJob
-from shared.core.settings import ClassSettings, Settings
-from shared.usecases.submit import submit_jobs
-from shared.usecases.tick import TickReport, TickRequest, run_tick
+from ops.simulator.sluice_world import SimSluice
+from ops.simulator.world import START_MS
+from shared.domain.job import NewJob
+from shared.domain.settings import ClassSettings, Settings
+from shared.pacer.tick import TickReport, TickRequest, run_tick
+from shared.submit.submission import submit_jobs
 from tests.bench.conftest import Results
 
 pytestmark = pytest.mark.bench

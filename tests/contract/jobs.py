@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shared.core import lifecycle, work_index
-from shared.core.model import Job, Lane, LeaveIndex, Move, MoveResult, Nominee, Won
+from shared.domain import lifecycle, work_index
+from shared.domain.job import Job, Lane
+from shared.domain.lifecycle import Move, MoveResult, Won
+from shared.domain.work_index import LeaveIndex, Nominee
 from shared.ports import Ledger
 from tests.contract.worlds import CLASS, NOW_MS
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.flags import Flag
-from shared.core.measures import Measure, Measures, Origin
-from shared.core.model import LaneCounts
-from shared.core.overrides import RateOverride
-from shared.core.recovery import Cause, Stage
-from shared.core.runs import Admission, Carry, RunKey, TakeResult, TickClose, TickLine, TickMemory
+from shared.domain.control import (
+    Admission,
+    Carry,
+    Cause,
+    Measure,
+    Measures,
+    Origin,
+    RateOverride,
+    RunKey,
+    Stage,
+    TakeResult,
+    TickClose,
+    TickLine,
+    TickMemory,
+)
+from shared.domain.job import Flag, LaneCounts
 from shared.ports import Ledger
 from tests.contract.worlds import CLASS, NOW_MS
 

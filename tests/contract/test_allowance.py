@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from shared.aws.runtime import ThreadParallel
-from shared.core import ordering
-from shared.core.allowance import Allowance, Grant, admitted_at_once
-from shared.core.model import Created, Job, MatchChanged, State, Stepped
-from shared.core.runs import Admission, RunState
+from shared.domain import ordering
+from shared.domain.control import Admission, Allowance, Grant, RunState
+from shared.domain.job import Created, Job, State
+from shared.domain.ordering import MatchChanged, Stepped
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
+from shared.submit.submission import admitted_at_once
 from tests.contract.jobs import a_job, inflight, nominee_of, shown
 from tests.contract.runs import CLOSE, FLAG, KEY, NEXT, PLAN, a_line, take
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld

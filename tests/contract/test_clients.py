@@ -28,12 +28,13 @@ from shared.aws.clients import (
 )
 from shared.aws.ledger import DynamoLedger
 from shared.aws.table import PAUSES_S, Table
-from shared.core.allowance import Allowance, admitted_at_once
-from shared.core.lifecycle import commit, finish
-from shared.core.model import Lost, Match, MatchChanged, Output, State
-from shared.core.ordering import enter
-from shared.core.settings import ClassSettings
+from shared.domain.control import Allowance
+from shared.domain.job import Output, State
+from shared.domain.lifecycle import Lost, commit, finish
+from shared.domain.ordering import Match, MatchChanged, enter
+from shared.domain.settings import ClassSettings
 from shared.errors import LedgerUnavailable
+from shared.submit.submission import admitted_at_once
 from tests.contract.jobs import a_job
 from tests.contract.worlds import aws_client
 

@@ -9,8 +9,7 @@ import pytest
 
 from shared.aws.items import encode
 from shared.aws.keys import Attribute
-from shared.core.overrides import RateOverride, SlotsOverride
-from shared.core.runs import HISTORY_TICKS, Control, Taken
+from shared.domain.control import HISTORY_TICKS, Control, RateOverride, SlotsOverride, Taken
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.runs import CLOSE, FLAG, KEY, NEXT, PLAN, RATE, STAGE, a_line, take

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from ops.sim.memory_copy import MemoryCopy
-from ops.sim.memory_ledger import MemoryLedger
-from ops.transfer.copying import LedgerCopy
+from ops.transfer.importing import LedgerCopy
 from shared.aws import keys
-from shared.aws.ledger_copy import DynamoCopy, record_of
-from shared.core import lifecycle, ordering
-from shared.core.ledger_records import Record, StoredOutput, StoredRate
-from shared.core.model import Job, Match, Output, State
-from shared.core.overrides import RateOverride
-from shared.core.rate import Learned
-from shared.core.runs import Carry, Control, Run, RunKey, RunState
+from shared.aws.copy import DynamoCopy, record_of
+from shared.domain import lifecycle, ordering
+from shared.domain.control import Carry, Control, RateOverride, Run, RunKey, RunState
+from shared.domain.job import Job, Output, State
+from shared.domain.ordering import Match
+from shared.domain.records import Record, StoredOutput, StoredRate
+from shared.domain.upstream import Learned
+from shared.memory.copy import MemoryCopy
+from shared.memory.ledger import MemoryLedger
 from shared.ports import Ledger
 from tests.contract.jobs import a_job, queued, shown, waiting, won
 from tests.contract.runs import FLAG, KEY

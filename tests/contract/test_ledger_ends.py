@@ -12,28 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from ops.commands.ledger_file import read_class
-from ops.sim import scenario_file
-from ops.sim.kinds import Duration, WorkKind
-from ops.sim.ledger_drive import LedgerDrive
-from ops.sim.memory_copy import MemoryCopy
-from ops.sim.ports import SimLog, SimMetrics
-from ops.sim.sluice_world import SimSluice
-from ops.sim.world import World
-from ops.submission.progress import Plain
-from ops.submission.source import opened
-from ops.transfer.export import Asked, Export
+from ops.simulator import scenario_file
+from ops.simulator.kinds import Duration, WorkKind
+from ops.simulator.ledger_drive import LedgerDrive
+from ops.simulator.ledger_file import read_class
+from ops.simulator.ports import SimLog, SimMetrics
+from ops.simulator.sluice_world import SimSluice
+from ops.simulator.world import World
+from ops.submission.load import Plain
+from ops.submission.rows import opened
+from ops.transfer.export import Asked, Export, PartFile
 from ops.transfer.importing import Import
-from ops.transfer.part_file import PartFile
-from shared.aws.ledger_copy import DynamoCopy
+from shared.aws.copy import DynamoCopy
 from shared.aws.runtime import ThreadParallel
-from shared.core.model import Lane, NewJob
-from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Settings
+from shared.domain.job import Lane, NewJob
+from shared.domain.settings import AbortRules, ClassSettings, RetrySettings, Settings
 from shared.kind import Kind
+from shared.memory.copy import MemoryCopy
+from shared.operate.switches import halt, resume
+from shared.pacer.tick import TickRequest, run_tick
 from shared.ports import Ports
-from shared.usecases.operate import halt, resume
-from shared.usecases.tick import TickRequest, run_tick
-from shared.usecases.work import work
+from shared.worker.invocation import work
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
 
 METER = Plain(io.StringIO())

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ops.sim.memory_limiter import MemoryLimiter
 from shared.aws.limiter import DynamoLimiter
-from shared.core.exchange import Granted, NoRoom, Reservation
-from shared.core.permits import Full, Reserved, gcra_reserve, interval_us
-from shared.core.settings import UpstreamSettings
+from shared.domain.settings import UpstreamSettings
+from shared.domain.upstream import Granted, NoRoom, Reservation
 from shared.errors import LedgerUnavailable
+from shared.memory.limiter import MemoryLimiter
 from shared.ports import Limiter
+from shared.worker.permits import Full, Reserved, gcra_reserve, interval_us
 from tests.contract.worlds import NOW_MS, AwsWorld, MemoryWorld
 
 TEN = UpstreamSettings(name="ten", endpoint="http://x", limit_per_s=10)

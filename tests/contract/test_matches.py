@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import lifecycle, ordering, work_index
-from shared.core.model import Job, Lost, Match, MatchChanged, MatchStep, Output, OutputTaken, State, Stepped
-from shared.core.ordering import Turn
+from shared.domain import lifecycle, ordering, work_index
+from shared.domain.job import Job, Output, State
+from shared.domain.lifecycle import Lost, OutputTaken
+from shared.domain.ordering import Match, MatchChanged, MatchStep, Stepped, Turn
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.jobs import a_job, claim_of, nominee_of, shown, waiting, won

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from ops.sim.ports import SimLog
-from shared.aws.log import JsonLog
-from shared.aws.metrics import EmfMetrics, unit_of
+from ops.simulator.ports import SimLog
 from shared.aws.runtime import ThreadParallel
-from shared.core.lifecycle import commit
-from shared.core.log_fields import RESERVED
-from shared.core.model import Lane, Output
+from shared.aws.telemetry import EmfMetrics, JsonLog, unit_of
+from shared.domain.job import Lane, Output
+from shared.domain.lifecycle import commit
 from shared.errors import InvalidInput
-from shared.ports import Log
+from shared.ports import RESERVED, Log
 from tests.contract.jobs import a_job, claim_of, won
 from tests.contract.test_queue import outgoing, record
 from tests.contract.worlds import CLASS, AwsWorld

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import lifecycle, work_index
-from shared.core.model import Job, KeepPlace, Lost, Move, Output, OutputTaken, RowFence, StartMark, State, Won
+from shared.domain import lifecycle, work_index
+from shared.domain.job import Job, Output, StartMark, State
+from shared.domain.lifecycle import Lost, Move, OutputTaken, RowFence, Won
+from shared.domain.work_index import KeepPlace
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.jobs import a_job, claim_of, inflight, nominee_of, queued, shown, waiting, won

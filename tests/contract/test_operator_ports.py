@@ -15,14 +15,11 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients
-from shared.aws.history import CloudWatchHistory
-from shared.aws.identity import caller_arn
-from shared.aws.mappings import LambdaMappings
-from shared.core.exchange import LaneMapping
-from shared.core.model import Lane
+from shared.aws.operator import CloudWatchHistory, LambdaMappings, caller_arn
+from shared.domain.job import Lane
 from shared.errors import HistoryUnavailable, MappingMissing, MappingsUnavailable
-from shared.operator_ports import Mappings
-from tests.cli.memory import MemoryMappings
+from shared.operate.ports import LaneMapping, Mappings
+from tests.commands.memory import MemoryMappings
 from tests.contract.worlds import CLASS, NOW_MS, SETTINGS, AwsWorld
 
 DEPLOYED = {lane: SETTINGS.classes[CLASS].lane_slots(lane) for lane in Lane}

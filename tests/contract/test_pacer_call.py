@@ -11,8 +11,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from shared.aws.clients import Clients
-from shared.aws.pacer_call import LambdaPacer
-from shared.core.runs import RunKey
+from shared.aws.trigger import LambdaPacer
+from shared.domain.control import RunKey
 from shared.errors import TriggerUnavailable
 
 KEY = RunKey.of("replay", 1_796_040_000_000)

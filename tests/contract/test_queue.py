@@ -11,9 +11,8 @@ from botocore.stub import ANY, Stubber
 
 from shared.aws.clients import QUEUE, Clients
 from shared.aws.queue import SqsQueue, parse_delivery
-from shared.core.batching import group_id
-from shared.core.exchange import BatchAnswer, Outgoing
-from shared.core.model import Lane, Message
+from shared.domain.job import Lane
+from shared.domain.messages import BatchAnswer, Message, Outgoing, group_id
 from shared.errors import InvalidInput, QueueUnavailable
 from tests.contract.worlds import CLASS, AwsWorld, MemoryWorld, aws_client
 

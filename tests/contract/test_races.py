@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shared.aws.runtime import ThreadParallel
-from shared.core.exchange import Granted
-from shared.core.lifecycle import commit
-from shared.core.model import Created, Output, Won
-from shared.core.runs import Busy, RunKey, Taken
-from shared.core.settings import UpstreamSettings
+from shared.domain.control import Busy, RunKey, Taken
+from shared.domain.job import Created, Output
+from shared.domain.lifecycle import Won, commit
+from shared.domain.settings import UpstreamSettings
+from shared.domain.upstream import Granted
 from tests.contract.jobs import a_job, claim_of, queued
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.rate import Decision, Learned
-from shared.core.settings import UpstreamSettings
+from shared.domain.settings import UpstreamSettings
+from shared.domain.upstream import Decision, Learned
 from shared.ports import Ledger, Limiter
 from tests.contract.worlds import NOW_MS
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared.core import work_index
-from shared.core.lifecycle import commit
-from shared.core.model import Created, Lane, Nominee, Output, StartMark, State
+from shared.domain import work_index
+from shared.domain.job import Created, Lane, Output, StartMark, State
+from shared.domain.lifecycle import commit
+from shared.domain.work_index import Nominee
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.jobs import a_job, queued, shown, waiting, won

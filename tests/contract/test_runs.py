@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.runs import Busy, Carry, Control, Ended, Run, RunKey, RunState, Taken
+from shared.domain.control import Busy, Carry, Control, Ended, Run, RunKey, RunState, Taken
 from shared.ports import Ledger
 from tests.contract.runs import CLOSE, FLAG, KEY, MEASURES, NEXT, PLAN, UNTIL_MS, take
 from tests.contract.worlds import CLASS, NOW_MS

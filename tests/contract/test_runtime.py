@@ -10,9 +10,8 @@ import pytest
 
 from shared.aws.clients import Clients
 from shared.aws.runtime import SystemClock, ThreadParallel
-from shared.aws.wiring import host, wire
-from shared.config import Environment
-from shared.core.model import Lane
+from shared.aws.wiring import Environment, host, wire
+from shared.domain.job import Lane
 from shared.errors import ConfigError
 from tests.contract.worlds import CLASS, SETTINGS
 

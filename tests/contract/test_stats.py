@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shared.aws import keys
-from shared.aws.ledger_stats import STATS_KEPT_S
-from shared.core.stats import SHARDS, StatsWindow
+from shared.aws.ledger import STATS_KEPT_S
+from shared.domain.stats import SHARDS, StatsWindow
 from shared.errors import LedgerUnavailable
 from shared.ports import Ledger
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld

@@ -12,11 +12,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from shared.aws.bedrock import ConverseUpstream
 from shared.aws.clients import Clients
 from shared.aws.runtime import SystemClock
-from shared.aws.upstream import HttpUpstream, Upstreams
-from shared.core.settings import Consequence, UpstreamApi, UpstreamSettings
+from shared.aws.upstream import ConverseUpstream, HttpUpstream, Upstreams
+from shared.domain.settings import Consequence, UpstreamApi, UpstreamSettings
 from shared.errors import (
     BadAnswer,
     QuotaExhausted,

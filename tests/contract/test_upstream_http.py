@@ -14,7 +14,7 @@ import pytest
 
 from shared.aws.runtime import SystemClock
 from shared.aws.upstream import HttpUpstream, header_key
-from shared.core.settings import Consequence, UpstreamSettings
+from shared.domain.settings import Consequence, UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, SluiceError, UpstreamFailed, UpstreamHeld, UpstreamRejected
 from tests.contract.listening import serving
 

@@ -12,10 +12,6 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ReadTimeoutError
 
-from ops.sim.memory_blobs import MemoryBlobs
-from ops.sim.memory_ledger import MemoryLedger
-from ops.sim.memory_limiter import MemoryLimiter
-from ops.sim.memory_queue import MemoryQueue
 from shared.aws.blobs import S3Blobs
 from shared.aws.clients import Clients
 from shared.aws.keys import INDEX, PARTITION, POSITION
@@ -23,9 +19,13 @@ from shared.aws.ledger import DynamoLedger
 from shared.aws.limiter import DynamoLimiter
 from shared.aws.queue import SqsQueue
 from shared.aws.table import Table
-from shared.core.exchange import Delivery
-from shared.core.model import Lane
-from shared.core.settings import ClassSettings, Settings
+from shared.domain.job import Lane
+from shared.domain.messages import Delivery
+from shared.domain.settings import ClassSettings, Settings
+from shared.memory.blobs import MemoryBlobs
+from shared.memory.ledger import MemoryLedger
+from shared.memory.limiter import MemoryLimiter
+from shared.memory.queue import MemoryQueue
 from shared.ports import Blobs, Ledger, Limiter, WorkQueue
 
 NOW_MS = 1_796_040_000_000

@@ -12,11 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ops.local.deploy import deploy
 from ops.local.emulator import ROOT, Emulator
-from ops.local.stage import Stage, UpstreamAdmin, open_stage, upstream_process
-from shared.core.model import Job
-from shared.core.stats import window_of
+from ops.local.stage import Stage, UpstreamAdmin, deploy, open_stage, upstream_process
+from shared.domain.job import Job
+from shared.domain.stats import window_of
 from tests.e2e.deaths import Deaths, deploy_deaths
 
 TIMEOUT_S: Final = 10

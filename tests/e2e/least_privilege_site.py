@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.local import processes
-from ops.local.deploy import CDK, STEP_TIMEOUT_S, cdk_environment, steps
 from ops.local.emulator import ACCOUNT, REGION, ROOT, Emulator
-from ops.local.stage import UpstreamAdmin, open_stage, upstream_process
-from shared.core.model import Job, NewJob
-from shared.core.settings import Settings
-from shared.core.stats import window_of
+from ops.local.stage import CDK, STEP_TIMEOUT_S, UpstreamAdmin, cdk_environment, open_stage, steps, upstream_process
+from shared.domain.job import Job, NewJob
+from shared.domain.settings import Settings
+from shared.domain.stats import window_of
 from shared.ports import Ports
-from shared.usecases.submit import submit_jobs
+from shared.submit.submission import submit_jobs
 
 STACK: Final = "Sluice"
 SECRET: Final = "WebhookSecret"

@@ -18,8 +18,8 @@ from ops.local.emulator import CREDENTIAL, REGION
 from shared.aws.clients import Clients
 from shared.aws.limiter import DynamoLimiter
 from shared.aws.table import Table
-from shared.core.exchange import NoRoom
-from shared.core.settings import UpstreamSettings
+from shared.domain.settings import UpstreamSettings
+from shared.domain.upstream import NoRoom
 from shared.errors import LedgerUnavailable
 
 

@@ -15,22 +15,18 @@ from typing import Any
 import pytest
 
 from infra.bundle import Bundle
-from ops.local.alarm_evaluator import AlarmRule, AlarmState, Sample, evaluate
-from ops.local.alarms import samples_of
+from ops.local.alarms import AlarmRule, AlarmState, Sample, evaluate, samples_of
 from ops.local.emulator import Emulator
-from shared.aws.log import JsonLog
-from shared.aws.metrics import EmfMetrics
 from shared.aws.runtime import ThreadParallel
-from shared.core import lifecycle, stats
-from shared.core.flags import Flag
-from shared.core.model import NewJob
-from shared.core.settings import ClassSettings, Settings, UpstreamSettings
+from shared.aws.telemetry import EmfMetrics, JsonLog
+from shared.domain import lifecycle, stats
+from shared.domain.job import Flag, NewJob
+from shared.domain.settings import ClassSettings, Settings, UpstreamSettings
+from shared.operate import jobs
+from shared.pacer.tick import TickRequest, pace
 from shared.ports import Ports
-from shared.usecases import repair
-from shared.usecases.counting import read_inflight
-from shared.usecases.pace import pace
-from shared.usecases.submit import submit_jobs
-from shared.usecases.tick import TickRequest
+from shared.steps.counting import read_inflight
+from shared.submit.submission import submit_jobs
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld, aws_client
 from tests.infra.conftest import synth_shape
 
@@ -200,7 +196,7 @@ def test_a_job_dies_and_is_skipped(pool: Pool) -> None:
     pool.until("deadrows", ALARM, within=2)
     (dead,) = [f"j{n}" for n in range(3) if _state(pool, f"j{n}") == "dead"]
     word = Flag(by="ada", why="nobody needs it", at_ms=pool.clock.now)
-    repair.skip(pool.ports, SETTINGS.classes[CLASS], dead, word=word, nonce="op")
+    jobs.skip(pool.ports, SETTINGS.classes[CLASS], dead, word=word, nonce="op")
     pool.until("deadrows", OK, within=2)
 
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from ops.access import AwsAccess
 from ops.cli import main
 from ops.local.emulator import Emulator
-from shared.core.model import Lane
-from shared.core.settings import ClassSettings
+from shared.domain.job import Lane
+from shared.domain.settings import ClassSettings
 from tests.contract.worlds import AwsWorld, aws_client
 
 pytestmark = pytest.mark.e2e

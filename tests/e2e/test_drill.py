@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from infra.bundle import Platform, stage
-from ops.local.deploy import deploy
 from ops.local.emulator import ROOT, Emulator
 from ops.local.processes import scrubbed_environment
+from ops.local.stage import deploy
 from tests.e2e.deployed_code import deploy_code
 
 pytestmark = pytest.mark.e2e
@@ -99,7 +99,7 @@ MUTATIONS = [
     (
         "effect",
         "one effect",
-        "shared/core/lifecycle.py",
+        "shared/domain/messages.py",
         "job.state is State.QUEUED and job.epoch == message.epoch",
         "job.state is State.QUEUED",
         "a message of an earlier epoch was not found stale",
@@ -107,7 +107,7 @@ MUTATIONS = [
     (
         "run",
         "one run a minute",
-        "shared/aws/ledger_runs.py",
+        "shared/aws/ledger.py",
         '["M"] | extra, condition=ABSENT)',
         '["M"] | extra, condition=f"{ABSENT} OR attribute_exists(pk)")',
         "was executed",
@@ -115,7 +115,7 @@ MUTATIONS = [
     (
         "stop",
         "pause",
-        "shared/core/runs.py",
+        "shared/domain/control.py",
         "return self.pause is None and self.halt is None",
         "return True",
         "of 6 jobs still wait",

@@ -17,17 +17,17 @@ import pytest
 from functions.worker.kinds import document_classification, replay_summary, screenshot_thumbnails
 from functions.worker.kinds.guild_weekly_report import PAGE_ROWS, report_page
 from ops.local.emulator import DEFAULT_VENV, Emulator
-from ops.local.replays import make_replay
-from shared.core.iso_week import first_day, week_before
-from shared.core.model import Job, NewJob, State
+from ops.local.scenario import make_replay
+from shared.domain.iso_week import first_day, week_before
+from shared.domain.job import Job, NewJob, State
 from shared.kind import Chunk, ChunkContext
-from shared.usecases.submit import submit_jobs
+from shared.submit.submission import submit_jobs
 from tests.content import images
 from tests.content.matches import MemoryMatches, a_week, utc
 from tests.content.records import CANARIES, LABELS, records
 from tests.e2e.kinds_site import Site, open_site
-from tests.sim.real_kinds import answer
-from tests.unit.chunks import FakeContext, run_to_end
+from tests.kinds.chunks import FakeContext, run_to_end
+from tests.kinds.real_kinds import answer
 
 pytestmark = pytest.mark.e2e
 

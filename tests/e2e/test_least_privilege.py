@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.model import State
-from shared.core.runs import RunKey, RunState
+from shared.domain.control import RunKey, RunState
+from shared.domain.job import State
 from tests.e2e.least_privilege_site import Site, open_site
 
 pytestmark = pytest.mark.e2e

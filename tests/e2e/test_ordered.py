@@ -19,8 +19,8 @@ import pytest
 
 from ops.local.emulator import ROOT, Emulator
 from ops.local.processes import scrubbed_environment
-from ops.local.replays import make_replay
-from shared.core.model import State
+from ops.local.scenario import make_replay
+from shared.domain.job import State
 from tests.e2e.kinds_site import Site, open_site
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ import pytest
 
 from ops.local.emulator import ROOT, Emulator
 from tests.contract.worlds import AwsWorld, aws_client
-from tests.unit.permit_items import most_in
+from tests.worker.permit_items import most_in
 
 pytestmark = pytest.mark.e2e
 

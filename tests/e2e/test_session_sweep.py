@@ -18,7 +18,7 @@ from ops.local.emulator import DEFAULT_VENV, Emulator
 from shared.aws.clients import Clients, code_of
 from shared.aws.keys import Item
 from shared.aws.runtime import ThreadParallel
-from tests.unit.chunks import FakeContext, a_job, run_to_end
+from tests.kinds.chunks import FakeContext, a_job, run_to_end
 
 pytestmark = pytest.mark.e2e
 

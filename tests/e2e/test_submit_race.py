@@ -20,11 +20,11 @@ from ops.local.emulator import ROOT, Emulator
 from shared.aws.clients import Clients
 from shared.aws.keys import INDEX, PARTITION, POSITION
 from shared.aws.queue import parse_delivery
-from shared.aws.wiring import wire
-from shared.config import Environment, parse_settings
-from shared.core.model import Lane
-from shared.usecases.sending import send_jobs
-from tests.cli.test_submit import TWINS
+from shared.aws.wiring import Environment, wire
+from shared.domain.configuration import parse_settings
+from shared.domain.job import Lane
+from shared.steps.sending import send_jobs
+from tests.commands.test_submit import TWINS
 
 pytestmark = pytest.mark.e2e
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from ops.local.emulator import ROOT
-from shared.core.model import State
-from shared.core.runs import WEBHOOK, RunKey, RunState
-from shared.usecases.counting import count_inflight
+from shared.domain.control import WEBHOOK, RunKey, RunState
+from shared.domain.job import State
+from shared.steps.counting import count_inflight
 from tests.e2e.webhook_site import ALONE, BOTH, ROWS, Site, body_of, fresh_minute, open_site
 
 pytestmark = pytest.mark.e2e

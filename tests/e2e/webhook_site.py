@@ -13,17 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ops.local.deploy import deploy
 from ops.local.emulator import Emulator
+from ops.local.stage import deploy
 from ops.local.upstream import InferenceServer
 from shared.aws.clients import Clients
-from shared.aws.wiring import wire
-from shared.config import load_settings, read_environment
-from shared.core.model import NewJob, State
-from shared.core.runs import Run, RunKey, RunState
-from shared.core.settings import Settings
+from shared.aws.wiring import read_environment, wire
+from shared.domain.configuration import load_settings
+from shared.domain.control import Run, RunKey, RunState
+from shared.domain.job import NewJob, State
+from shared.domain.settings import Settings
 from shared.ports import Ledger, Ports
-from shared.usecases.submit import submit_jobs
+from shared.submit.submission import submit_jobs
 
 ALONE, BOTH = "document_classification", "replay_summary"
 ROWS = 3

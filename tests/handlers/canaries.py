@@ -19,11 +19,11 @@ import pytest
 from functions.pacer.handler import handler as pacer
 from functions.worker.handler import handler as worker
 from functions.worker.kinds import guild_weekly_report, session_sweep
-from shared.aws import webhook_wiring, wiring
-from shared.core.model import Job, Lane, NewJob
-from shared.core.runs import RunKey
+from shared.aws import wiring
+from shared.domain.control import RunKey
+from shared.domain.job import Job, Lane, NewJob
 from shared.kind import Chunk
-from shared.usecases.submit import submit_jobs
+from shared.submit.submission import submit_jobs
 from tests.content.records import LABELS
 from tests.handlers.deployment import Context, Deployment, deployed, record_of
 from tests.handlers.webhook_world import event_of
@@ -175,7 +175,7 @@ class Site:
 @contextmanager
 def open_site(config: str, directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Site]:
     """`config` is the text of a sluice.toml. Handlers find this deployment in their environment."""
-    caches = (guild_weekly_report._matches, session_sweep._sessions, webhook_wiring.door, wiring.host)
+    caches = (guild_weekly_report._matches, session_sweep._sessions, wiring.door, wiring.host)
     with deployed(config, directory, patch) as world:
         sqs = world.aws.clients.sqs
         urls = {

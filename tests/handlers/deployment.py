@@ -13,10 +13,10 @@ import pytest
 
 from functions.worker.handler import handler
 from shared.aws import wiring
-from shared.core.model import Job, Lane, NewJob
-from shared.core.stats import window_of
-from shared.usecases.submit import submit_jobs
-from shared.usecases.tick import TickRequest, run_tick
+from shared.domain.job import Job, Lane, NewJob
+from shared.domain.stats import window_of
+from shared.pacer.tick import TickRequest, run_tick
+from shared.submit.submission import submit_jobs
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import AwsWorld, aws_client
 

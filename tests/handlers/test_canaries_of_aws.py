@@ -18,7 +18,7 @@ from functions.pacer.handler import handler as pacer
 from functions.rotation.handler import handler as rotation
 from functions.webhook.handler import handler as webhook
 from functions.worker.handler import handler as worker
-from shared.aws import webhook_wiring
+from shared.aws import wiring
 from tests.handlers.canaries import MATCH, OBJECT, PAYLOAD, TOKEN, Site, asked, install, match_event, returning
 
 
@@ -82,7 +82,7 @@ def test_errors_of_aws_that_quote_their_request(site: Site, monkeypatch: pytest.
     unmet = []
     for handler, operation in QUOTED:
         event = ready[handler]()
-        webhook_wiring.door.cache_clear()  # it remembers the secret
+        wiring.door.cache_clear()  # it remembers the secret
         with aws_quotes(operation, monkeypatch) as met:
             site.call(handler, event)
             site.call(handler, event)  # the other kind of error

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from PIL import ExifTags, Image, PngImagePlugin
 
-from shared.core.iso_week import first_day, week_before
-from shared.core.model import State
+from shared.domain.iso_week import first_day, week_before
+from shared.domain.job import State
 from shared.errors import BadAnswer, JobFailure, UpstreamFailed
 from shared.kind import Chunk
 from tests.content.images import encoded

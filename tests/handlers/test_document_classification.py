@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from shared.aws.upstream import HttpUpstream
-from shared.core.model import NewJob, State
-from shared.core.settings import UpstreamSettings
+from shared.domain.job import NewJob, State
+from shared.domain.settings import UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, UpstreamFailed, UpstreamHeld, UpstreamRejected
 from tests.content.records import CANARIES, LABELS, record
 from tests.handlers.deployment import Deployment, deployed

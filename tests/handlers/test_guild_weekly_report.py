@@ -13,14 +13,14 @@ from botocore.exceptions import ClientError
 from functions.worker.kinds import guild_weekly_report
 from functions.worker.kinds.guild_weekly_report import PAGE_ROWS, DynamoMatches, report_page
 from shared.aws.clients import Clients
-from shared.core.iso_week import first_day, week_before
-from shared.core.model import Job, NewJob, State
+from shared.domain.iso_week import first_day, week_before
+from shared.domain.job import Job, NewJob, State
 from shared.errors import StorageUnavailable
 from shared.kind import Chunk, ChunkContext
 from tests.content.matches import MemoryMatches, a_week, match, utc
 from tests.handlers.deployment import Deployment, deployed
-from tests.unit.chunks import FakeContext, run_to_end
-from tests.unit.test_guild_weekly_report import GUILD, MONDAY, a_report_job
+from tests.kinds.chunks import FakeContext, run_to_end
+from tests.kinds.test_guild_weekly_report import GUILD, MONDAY, a_report_job
 
 TABLE = "game-matches"
 CONFIG = f"""

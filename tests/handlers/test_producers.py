@@ -13,11 +13,11 @@ import pytest
 
 from functions.intake.handler import handler as intake
 from functions.producer.handler import handler as producer
-from shared.core.model import Lane, State
+from shared.domain.job import Lane, State
 from shared.errors import ConfigError, InvalidInput, JobsRefused
-from shared.usecases.tick import TickRequest, run_tick
+from shared.pacer.tick import TickRequest, run_tick
 from tests.handlers.deployment import Deployment, deployed
-from tests.unit.test_produce import MATCH, event
+from tests.submit.test_producers import MATCH, event
 
 CLASSES = """
 [classes.replay_summary]

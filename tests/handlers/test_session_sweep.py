@@ -18,15 +18,15 @@ from shared.aws import wiring
 from shared.aws.clients import Clients
 from shared.aws.keys import Item
 from shared.aws.runtime import ThreadParallel
-from shared.core.model import Job, Lane, NewJob, State
-from shared.core.stats import window_of
+from shared.domain.job import Job, Lane, NewJob, State
+from shared.domain.stats import window_of
 from shared.errors import StorageUnavailable
-from shared.usecases.submit import submit_jobs
-from shared.usecases.tick import TickRequest, run_tick
+from shared.pacer.tick import TickRequest, run_tick
+from shared.submit.submission import submit_jobs
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import AwsWorld, aws_client, create_table
 from tests.handlers.deployment import record_of
-from tests.unit.chunks import FakeContext, a_job, run_to_end
+from tests.kinds.chunks import FakeContext, a_job, run_to_end
 
 NOW_S = 1_796_040_000
 HOUR_S = 3_600

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.flags import Flag
-from shared.core.runs import WEBHOOK, Run, RunKey, RunState
+from shared.domain.control import WEBHOOK, Run, RunKey, RunState
+from shared.domain.job import Flag
 from tests.handlers.webhook_world import (
     CLASS,
     NOW_MS,

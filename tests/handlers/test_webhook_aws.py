@@ -17,16 +17,15 @@ from functions.webhook import handler as entry
 from shared.aws import wiring
 from shared.aws.clients import Clients
 from shared.aws.ledger import DynamoLedger
-from shared.aws.log import JsonLog
 from shared.aws.runtime import SystemClock
 from shared.aws.secrets import SecretsManagerSecret
 from shared.aws.table import Table
-from shared.aws.webhook_wiring import open_door
-from shared.config import Environment, read_environment
-from shared.core.flags import Flag
-from shared.core.runs import WEBHOOK, RunKey, RunState
+from shared.aws.telemetry import JsonLog
+from shared.aws.wiring import Environment, open_door, read_environment
+from shared.domain.control import WEBHOOK, RunKey, RunState
+from shared.domain.job import Flag
 from shared.errors import RotationRefused, SecretUnavailable
-from shared.usecases.rotate import CURRENT, PENDING
+from shared.webhook.rotation import CURRENT, PENDING
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import aws_client, create_table
 from tests.handlers.webhook_world import CLASS, SETTINGS, event_of

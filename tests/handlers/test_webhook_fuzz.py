@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from shared.core.runs import RunKey
+from shared.domain.control import RunKey
 from tests.handlers.test_webhook_secret import AwayLedger
 from tests.handlers.webhook_world import CLASS, OLD_TOKEN, SCHEDULED, SHUT, TOKEN, Gate, body_of, enter
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from functions.webhook import handler as entry
-from shared.aws import webhook_wiring
-from shared.core.runs import RunState
+from shared.aws import wiring
+from shared.domain.control import RunState
 from shared.errors import LedgerUnavailable
 from tests.handlers.webhook_world import (
     OLD_TOKEN,
@@ -183,7 +183,7 @@ def test_a_process_that_cannot_even_start_says_so_and_recovers(
     monkeypatch.setenv("SLUICE_CONFIG", str(wrong))
     for missing in ("SLUICE_TABLE", "SLUICE_BUCKET"):
         monkeypatch.delenv(missing, raising=False)
-    webhook_wiring.door.cache_clear()
+    wiring.door.cache_clear()
     for start in ("nothing is set", "the configuration is wrong"):
         raw: Any = entry.handler(event_of(body_of()), None)
         assert (raw["statusCode"], json.loads(raw["body"])) == (503, {"accepted": False, "reason": "fault"}), start
@@ -205,4 +205,4 @@ def test_a_process_that_cannot_even_start_says_so_and_recovers(
 def test_a_run_whose_pacer_cannot_be_asked_is_admitted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = a_gate(monkeypatch, trigger=HandTrigger(up=False))
     assert gate.post().body["created"] is True
-    assert [run.state for run in gate.runs] == [RunState.OPEN]  # for the next tick: tests/sim/test_webhook_runs.py
+    assert [run.state for run in gate.runs] == [RunState.OPEN]  # for the next tick: tests/webhook/test_webhook_runs.py

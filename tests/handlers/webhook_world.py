@@ -12,19 +12,18 @@ from typing import Any, Final
 import pytest
 
 from functions.webhook import handler as entry
-from ops.sim.memory_blobs import MemoryBlobs
-from ops.sim.memory_ledger import MemoryLedger
-from ops.sim.memory_limiter import MemoryLimiter
-from ops.sim.memory_queue import MemoryQueue
-from shared.aws.log import JsonLog
-from shared.aws.metrics import EmfMetrics
 from shared.aws.runtime import ThreadParallel
-from shared.core.runs import Run, RunKey
-from shared.core.settings import ClassSettings, Schedule, Settings
+from shared.aws.telemetry import EmfMetrics, JsonLog
+from shared.domain.control import Run, RunKey
+from shared.domain.settings import ClassSettings, Schedule, Settings
 from shared.errors import SecretUnavailable, TriggerUnavailable
+from shared.memory.blobs import MemoryBlobs
+from shared.memory.ledger import MemoryLedger
+from shared.memory.limiter import MemoryLimiter
+from shared.memory.queue import MemoryQueue
 from shared.ports import Ports
-from shared.usecases.admit import Door, Witness
-from shared.usecases.tokens import StoredSecret, Tokens
+from shared.webhook.answer import Door, Witness
+from shared.webhook.tokens import StoredSecret, Tokens
 
 NOW_MS: Final = 1_796_040_300_000
 """2026-11-30T12:05Z."""

@@ -14,7 +14,7 @@ from aws_cdk.assertions import Template
 
 from infra.bundle import Bundle
 from infra.stack import SluiceStack
-from shared.core.settings import AbortRules, ClassSettings, RetrySettings, Schedule, Settings, UpstreamSettings
+from shared.domain.settings import AbortRules, ClassSettings, RetrySettings, Schedule, Settings, UpstreamSettings
 from tests.infra.shape import Shape
 from tests.infra.whole_app import SHAPES
 

@@ -18,11 +18,11 @@ import pytest
 
 from functions.pacer.handler import handler as pacer
 from functions.worker.handler import handler as worker
-from shared.core.model import Job, NewJob
-from shared.core.stats import window_of
+from shared.domain.job import Job, NewJob
+from shared.domain.stats import window_of
 from shared.errors import JobFailure
 from shared.kind import Chunk
-from shared.usecases.submit import submit_jobs
+from shared.submit.submission import submit_jobs
 from tests.handlers.canaries import Site, open_site
 from tests.infra.calls import Recorder
 

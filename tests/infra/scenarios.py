@@ -15,12 +15,10 @@ from functions.pacer.handler import handler as pacer
 from functions.producer.handler import handler as producer
 from functions.rotation.handler import handler as rotation
 from functions.webhook.handler import handler as webhook
-from shared.aws.ledger_allowance import granted
-from shared.core.allowance import Grant
-from shared.core.flags import Flag
-from shared.core.iso_week import first_day, week_before
-from shared.core.model import State
-from shared.core.runs import RunKey
+from shared.aws.ledger import granted
+from shared.domain.control import Grant, RunKey
+from shared.domain.iso_week import first_day, week_before
+from shared.domain.job import Flag, State
 from tests.content.matches import match, utc
 from tests.handlers.webhook_world import event_of
 from tests.infra.calls import Permission

@@ -12,12 +12,11 @@ from functions.pacer import handler as entry
 from functions.webhook import handler as door
 from ops.local.alarms import samples_of
 from shared.aws.runtime import ThreadParallel
-from shared.aws.wiring import wire
-from shared.config import read_environment
-from shared.core import stats
-from shared.core.model import NewJob
-from shared.core.settings import Settings
-from shared.usecases.submit import submit_jobs
+from shared.aws.wiring import read_environment, wire
+from shared.domain import stats
+from shared.domain.job import NewJob
+from shared.domain.settings import Settings
+from shared.submit.submission import submit_jobs
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import AwsWorld, aws_client
 from tests.handlers.webhook_world import HandSecrets, a_gate, body_of

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 
 from infra.bundle import Bundle
-from ops.local.alarm_evaluator import AlarmRule, AlarmState, Sample, evaluate
-from ops.sim.sluice_world import SimSluice
-from ops.sim.upstream import UpstreamTruth
-from ops.sim.world import START_MS
-from shared.core.flags import SLUICE, Flag
-from shared.core.model import NewJob
-from shared.core.settings import AbortRules, RetrySettings, Settings
-from shared.usecases import repair
+from ops.local.alarms import AlarmRule, AlarmState, Sample, evaluate
+from ops.simulator.sluice_world import SimSluice
+from ops.simulator.upstream import UpstreamTruth
+from ops.simulator.world import START_MS
+from shared.domain.job import SLUICE, Flag, NewJob
+from shared.domain.settings import AbortRules, RetrySettings, Settings
+from shared.operate import jobs as operator_jobs
 from tests.infra.conftest import synth_shape
 from tests.infra.test_alarms import alarms, heading
-from tests.sim.worlds import CLASS, MINUTE_MS, jobs, settings
+from tests.worlds import CLASS, MINUTE_MS, jobs, settings
 
 ALARM, OK = AlarmState.ALARM, AlarmState.OK
 Rules = dict[str, AlarmRule]
@@ -155,7 +154,7 @@ def test_a_dead_job_and_an_operator_s_word(rules_of: Callable[[Settings], Rules]
     seen.until("deadrows", ALARM, within=8)
     word = Flag(by="ada", why="nobody needs it", at_ms=START_MS)
     own = seen.sluice.settings.classes[CLASS]
-    seen.sluice.command("skip", lambda: repair.skip(seen.sluice.ports, own, "poison", word=word, nonce="op"))
+    seen.sluice.command("skip", lambda: operator_jobs.skip(seen.sluice.ports, own, "poison", word=word, nonce="op"))
     seen.until("deadrows", OK, within=4)
 
 

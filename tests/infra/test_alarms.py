@@ -9,8 +9,8 @@ import pytest
 
 from infra.bundle import Bundle
 from infra.observability import RUNBOOK
-from shared.core.eta import ETA_TICKS
-from shared.core.settings import ClassSettings, MatchEndedSettings, ProducerSettings, Settings
+from shared.domain.settings import ClassSettings, MatchEndedSettings, ProducerSettings, Settings
+from shared.pacer.forecast import ETA_TICKS
 from tests.infra.conftest import ROOT, synth_shape
 from tests.infra.shape import Shape
 

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from infra.bundle import Bundle
-from shared.config import parse_settings
+from shared.domain.configuration import parse_settings
 from shared.errors import ConfigError
 from tests.infra.conftest import ShapeOf, synth_shape
 from tests.infra.shape import Json, Shape, many, text

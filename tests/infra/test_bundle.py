@@ -23,7 +23,7 @@ def test_the_code_is_shipped_with_the_chosen_configuration_and_without_tests_or_
         "functions/worker/kinds/session_sweep.py",
         "functions/worker/kinds/thumbnails.py",
         "shared/__init__.py",
-        "shared/core/model.py",
+        "shared/domain/job.py",
         "sluice.toml",
     ]
     assert (bundle.code / "sluice.toml").read_text() == "# another\n"
@@ -43,7 +43,7 @@ def test_what_pip_and_python_leave_behind_on_one_machine_does_not_change_the_bun
     here, there = plant(tmp_path / "here"), plant(tmp_path / "there")
     (there / "build/dependencies/boto3-1.0.dist-info/RECORD").write_text("another machine\n")
     (there / "build/dependencies/bin/jp.py").write_text("#!/another/python\n")
-    (there / "shared/core/__pycache__/model.pyc").write_bytes(b"another time")
+    (there / "shared/domain/__pycache__/job.pyc").write_bytes(b"another time")
     staged = [
         stage(root=root, config=root / "sluice.toml", into=tmp_path / f"staged-{root.name}") for root in (here, there)
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from infra.bundle import Bundle
-from shared.config import parse_settings
-from shared.usecases.admit import NO_CLASS
+from shared.domain.configuration import parse_settings
+from shared.webhook.answer import NO_CLASS
 from tests.content.records import LABELS
 from tests.handlers.canaries import CONFIG, PATIENT, PAYLOAD, leaks
 from tests.infra.conftest import synth_shape

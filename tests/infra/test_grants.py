@@ -15,7 +15,7 @@ import pytest
 
 from infra.bundle import Bundle
 from infra.job_class import class_id
-from shared.config import parse_settings
+from shared.domain.configuration import parse_settings
 from tests.infra.calls import Permission
 from tests.infra.conftest import synth_shape
 from tests.infra.driving import CONFIG

@@ -9,8 +9,8 @@ import pytest
 
 from infra.job_class import class_faults, class_id, rate, two_ticks_s
 from infra.stack_faults import stack_faults
-from shared.core.model import Lane
-from shared.core.settings import ClassSettings, Settings
+from shared.domain.job import Lane
+from shared.domain.settings import ClassSettings, Settings
 from tests.infra.shape import Shape, arn, environment, text
 
 LANES = [

@@ -22,7 +22,7 @@ from constructs import IConstruct
 from infra import nag
 from infra.bundle import Bundle
 from infra.stack import SluiceStack
-from shared.core.settings import Settings
+from shared.domain.settings import Settings
 from tests.infra.conftest import cdk_context
 from tests.infra.whole_app import SHAPES
 

@@ -11,7 +11,7 @@ from infra.bundle import Bundle
 from infra.job_class import class_id
 from infra.stack import SluiceStack
 from infra.stack_faults import OWN_IDS, stack_faults
-from shared.core.settings import ClassSettings, Settings
+from shared.domain.settings import ClassSettings, Settings
 from tests.infra.conftest import cdk_context
 from tests.infra.test_app import synth
 from tests.infra.tree import CONFIG, plant

@@ -14,7 +14,7 @@ from aws_cdk.assertions import Template
 
 from infra.bundle import KIND_DEPENDENCIES, KINDS, Bundle, Platform, stage
 from infra.stack import SluiceStack
-from shared.core.settings import Settings
+from shared.domain.settings import Settings
 from shared.errors import ConfigError
 from tests.infra.conftest import ROOT, cdk_context
 from tests.infra.shape import Shape

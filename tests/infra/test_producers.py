@@ -10,11 +10,10 @@ import pytest
 from aws_cdk.assertions import Template
 
 from infra.bundle import Bundle
-from infra.model_arns import model_arns
+from infra.job_class import model_arns
 from infra.producers import cron
 from infra.stack import SluiceStack
-from shared.core.produce import MATCH_ENDED
-from shared.core.settings import (
+from shared.domain.settings import (
     GuildReportsSettings,
     MatchEndedSettings,
     ProducerSettings,
@@ -23,6 +22,7 @@ from shared.core.settings import (
     UpstreamApi,
     UpstreamSettings,
 )
+from shared.submit.producers import MATCH_ENDED
 from tests.infra.conftest import cdk_context
 from tests.infra.shape import Json, Shape, arn, environment, text
 from tests.infra.test_roles import own_log, role_of

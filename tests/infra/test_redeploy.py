@@ -10,14 +10,12 @@ import pytest
 
 from infra.bundle import Bundle
 from shared.aws.runtime import ThreadParallel
-from shared.aws.wiring import Host, wire
-from shared.config import read_environment
-from shared.core.flags import Flag
-from shared.core.model import NewJob
-from shared.core.overrides import RateOverride, SlotsOverride
-from shared.core.settings import ClassSettings, Settings
-from shared.usecases.submit import submit_jobs
-from shared.usecases.tick import TickRequest, run_tick
+from shared.aws.wiring import Host, read_environment, wire
+from shared.domain.control import RateOverride, SlotsOverride
+from shared.domain.job import Flag, NewJob
+from shared.domain.settings import ClassSettings, Settings
+from shared.pacer.tick import TickRequest, run_tick
+from shared.submit.submission import submit_jobs
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld, aws_client
 from tests.infra.conftest import synth_shape

@@ -15,9 +15,9 @@ from infra.stack import SluiceStack
 from infra.webhook import ACCESS_LOG, DOOR_TIMEOUT_S, INTEGRATION_TIMEOUT_MS
 from shared.aws.clients import HASTY_LEDGER, SECRETS, TRIGGER
 from shared.aws.table import PAUSES_S
-from shared.core.admission import Reason
-from shared.core.settings import ClassSettings, Schedule, Settings, WebhookSettings
-from shared.usecases.admit import NO_CLASS, refused_metric
+from shared.domain.settings import ClassSettings, Schedule, Settings, WebhookSettings
+from shared.webhook.answer import NO_CLASS, refused_metric
+from shared.webhook.request import Reason
 from tests.infra.conftest import cdk_context
 from tests.infra.shape import Shape, arn, environment, many, text
 from tests.infra.test_roles import role_of

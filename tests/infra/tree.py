@@ -17,8 +17,8 @@ options.sessions_table = "game-sessions"
 _FILES = {
     "sluice.toml": CONFIG,
     "shared/__init__.py": "",
-    "shared/core/model.py": "VALUE = 1\n",
-    "shared/core/__pycache__/model.pyc": "compiled",
+    "shared/domain/job.py": "VALUE = 1\n",
+    "shared/domain/__pycache__/job.pyc": "compiled",
     "shared/stray.pyc": "compiled",
     "functions/__init__.py": "",
     "functions/pacer/handler.py": "def handler(event, context): ...\n",

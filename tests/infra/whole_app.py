@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from shared.config import parse_settings
-from shared.core.settings import Settings
+from shared.domain.configuration import parse_settings
+from shared.domain.settings import Settings
 
 _EVERYTHING: Final = """
 [sluice]

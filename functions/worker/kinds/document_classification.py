@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from shared.core.model import Job
+from shared.domain.job import Job
 from shared.errors import BadAnswer, BadPayload, ConfigError
 from shared.kind import Chunk, ChunkContext, count_tokens
 

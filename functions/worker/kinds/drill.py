@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shared.core.model import Job
+from shared.domain.job import Job
 from shared.errors import BadPayload
 from shared.kind import Chunk, ChunkContext
 

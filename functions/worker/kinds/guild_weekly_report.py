@@ -25,10 +25,10 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from shared.aws.clients import Clients
 from shared.aws.keys import Item
-from shared.aws.paging import query_page
-from shared.core.iso_week import day_after, days_of, end_ms, first_day
-from shared.core.model import Job
-from shared.core.values import frozen
+from shared.aws.table import query_page
+from shared.domain.iso_week import day_after, days_of, end_ms, first_day
+from shared.domain.job import Job
+from shared.domain.values import frozen
 from shared.errors import BadPayload, ConfigError
 from shared.kind import Chunk, ChunkContext
 

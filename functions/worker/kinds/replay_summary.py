@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any, Final
 
-from shared.core.model import Job
+from shared.domain.job import Job
 from shared.errors import BadAnswer, BadPayload
 from shared.kind import Chunk, ChunkContext, count_tokens
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.Image import DecompressionBombError, Resampling, Transpose
 
-from shared.core.model import Job
+from shared.domain.job import Job
 from shared.errors import BadPayload, ObjectMissing
 from shared.kind import Chunk, ChunkContext
 

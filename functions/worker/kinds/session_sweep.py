@@ -23,14 +23,14 @@ from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, code_of, is_conflict
 from shared.aws.keys import Item
-from shared.aws.paging import scan_page
 from shared.aws.runtime import ThreadParallel
-from shared.core.model import Job
-from shared.core.values import frozen
+from shared.aws.table import scan_page
+from shared.domain.job import Job
+from shared.domain.values import frozen
 from shared.errors import BadPayload, ConfigError, StorageUnavailable
 from shared.kind import Chunk, ChunkContext
 from shared.ports import Parallel
-from shared.usecases.message import MAX_CURSOR_BYTES
+from shared.worker.message import MAX_CURSOR_BYTES
 
 calls_per_chunk: Final = 0
 

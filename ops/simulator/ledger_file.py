@@ -1,0 +1,50 @@
+"""`simulate --ledger FILE`: one class of an exported ledger, read and judged as `import` does, for the simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ops.simulator.ledger_drive import ExportedClass
+from ops.submission.json_lines import Lines
+from ops.submission.rows import opened
+from ops.transfer.format import Header, Reader
+from shared.domain.config_rules import did_you_mean
+from shared.domain.job import Job
+from shared.domain.records import StoredOutput
+from shared.domain.settings import Settings
+from shared.errors import InvalidInput
+
+
+def read_class(file: str, settings: Settings, job_class: str | None) -> ExportedClass:
+    """The class that is asked for, or the only one of the file."""
+    jobs: list[Job] = []
+    outputs: list[StoredOutput] = []
+    with opened(file, rewindable=False) as source:
+        reader = Reader(Lines(source.stream), settings)
+        for number, record in reader:
+            if isinstance(record, InvalidInput):
+                raise InvalidInput(f"line {number}: {record.field}", got=record.got, expected=record.expected)
+            if isinstance(record, Job):
+                jobs.append(record)
+            elif isinstance(record, StoredOutput):
+                outputs.append(record)
+    assert reader.header is not None  # a file without one is a fault on its first line
+    name = _chosen(reader.header, jobs, job_class)
+    ids = {job.job_id for job in jobs if job.job_class == name}
+    return ExportedClass(
+        at_ms=reader.header.at_ms,
+        jobs=[job for job in jobs if job.job_id in ids],
+        outputs=[each for each in outputs if each.job_id in ids],
+        lines=[line for line in reader.matches.all() if line.job_class == name],
+    )
+
+
+def _chosen(header: Header, jobs: list[Job], asked: str | None) -> str:
+    found = Counter(job.job_class for job in jobs)
+    names = sorted(found) or sorted(header.names)
+    if asked is None and len(names) != 1:
+        raise InvalidInput("--class", got="nothing", expected=f"one of {', '.join(names)}: the file has them all")
+    if asked is not None and asked not in header.names:
+        expected = f"one of {', '.join(names)}{did_you_mean(asked, names)}"
+        raise InvalidInput("--class", got="a class that the file has not got", expected=expected)
+    return asked or names[0]

@@ -1,0 +1,460 @@
+"""What an operator sets in place of what Sluice would calculate: a number, its signature, and until when.
+
+The last word stands, also that there is no number any more: who took an override away is as much of a question.
+
+Runs, the class lock and what control remembers between ticks (rule 5; DESIGN section 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import isfinite
+from typing import Final, TypeAlias
+
+from shared.domain.job import MINUTE_MS, Flag, LaneCounts
+from shared.domain.values import frozen
+
+BY_OPERATOR: Final = "set by an operator"
+"""An override as the source of a number."""
+
+
+@frozen
+class RateOverride:
+    """An upper bound of a class's rate, in jobs per second. `until_ms` None: until somebody clears it.
+
+    `rate_per_s` None: somebody did. The flag then says who, and nothing is bound.
+    """
+
+    rate_per_s: float | None
+    flag: Flag
+    until_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        rate = self.rate_per_s
+        if rate is not None and (isinstance(rate, bool) or not isfinite(rate) or rate <= 0):
+            raise ValueError(f"rate_per_s must be finite and above 0, got {rate}")
+
+    def holds(self, now_ms: int) -> bool:
+        return self.rate_per_s is not None and (self.until_ms is None or now_ms < self.until_ms)
+
+
+def rate_bound(override: RateOverride | None, *, now_ms: int) -> float | None:
+    """The bound in force, or None: there is none, or it is over."""
+    return override.rate_per_s if override is not None and override.holds(now_ms) else None
+
+
+@frozen
+class SlotsOverride:
+    """How many workers a class may have, in place of the configured slots. `slots` None: those again.
+
+    Written before the mappings are touched, and once more with `verified_ms` when both were read back: without it a
+    command died between the two, or runs now. `before` are the slots that were verified last before it: the way back.
+    """
+
+    slots: int | None
+    flag: Flag
+    before: int
+    verified_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "before"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+
+    def wanted(self, configured: int) -> int:
+        return configured if self.slots is None else self.slots
+
+    def in_force(self, configured: int) -> int:
+        """What the mappings allow for certain: until they are verified, the smaller of before and wanted."""
+        wanted = self.wanted(configured)
+        return min(wanted, self.before) if self.verified_ms is None else wanted
+
+    @property
+    def settled(self) -> bool:
+        """Verified, and nothing but the configuration: there is no override any more."""
+        return self.slots is None and self.verified_ms is not None
+
+
+def slots_in_force(override: SlotsOverride | None, *, configured: int) -> int:
+    """The slots that a tick may plan with."""
+    return configured if override is None else override.in_force(configured)
+
+
+def slots_source(override: SlotsOverride | None) -> str:
+    if override is None or override.settled:
+        return "configured"
+    return BY_OPERATOR if override.verified_ms is not None else f"{BY_OPERATOR}, not verified yet"
+
+
+def override_sources(rate: RateOverride | None, concurrency: SlotsOverride | None, *, now_ms: int) -> dict[str, str]:
+    """The factors of a tick that an operator set, for `explain`; none where nothing is overridden."""
+    found = {} if rate_bound(rate, now_ms=now_ms) is None else {"override_rate_per_s": BY_OPERATOR}
+    if concurrency is not None and not concurrency.settled:
+        found["concurrency"] = slots_source(concurrency)
+    return found
+
+
+HISTORY_TICKS: Final = 15
+"""Ticks that control remembers. Bounded, because an item may not grow to 400 KB (TRAPS 24)."""
+
+SCHEDULE: Final = "schedule"
+
+WEBHOOK: Final = "webhook"
+"""What a run's `source` says of who admitted it."""
+
+REPAIR_MARK: Final = "+repair"
+"""Ends the id of a repair: a tick of a class's own schedule that admits no run."""
+
+RECENT_ADMISSIONS: Final = 4
+"""Admissions that control remembers for the index's lag: a tick's own, and what was spent just before it. More than one
+tick within the lag takes an overlap."""
+
+
+class RunState(StrEnum):
+    OPEN = "open"
+    PLANNED = "planned"
+    CLOSED = "closed"
+    SKIPPED = "skipped"
+
+
+@frozen
+class RunKey:
+    """One (job class, UTC minute). `minute_ms` is a whole minute, from the trigger's scheduled time (I6).
+
+    `repair`: not a run but the lock and the record of a tick that only sweeps. It must not take the minute's place:
+    the run of that minute may still come, from the webhook.
+    """
+
+    job_class: str
+    minute_ms: int
+    repair: bool = False
+
+    @classmethod
+    def of(cls, job_class: str, scheduled_ms: int) -> RunKey:
+        return cls(job_class=job_class, minute_ms=scheduled_ms - scheduled_ms % MINUTE_MS)
+
+    @property
+    def run_id(self) -> str:
+        """Readable and unique: `<job_class>@2026-11-30T12:05Z`."""
+        minute = datetime.fromtimestamp(self.minute_ms / 1000, tz=UTC)
+        return f"{self.job_class}@{minute:%Y-%m-%dT%H:%MZ}{REPAIR_MARK if self.repair else ''}"
+
+
+@frozen
+class Run:
+    """The run row: the dedup record and the drain token in one."""
+
+    key: RunKey
+    state: RunState
+    source: str
+    owner: str = ""
+    budget: int = 0
+    reason: str = ""
+
+
+@frozen
+class Carry:
+    """What each lane is owed, in nano-rows: their sum is the fraction of a row that was earned and not admitted.
+
+    Integers, so that 0.3 rows a tick are exactly 3 in 10 ticks. A lane that is ahead of its share owes (negative).
+    """
+
+    live: int = 0
+    recovery: int = 0
+
+
+@frozen
+class Admission:
+    """Rows that a tick or submitters admitted: counted as in flight while the index may not show them yet."""
+
+    at_ms: int
+    rows: int
+
+
+@frozen
+class TickLine:
+    """One tick as control's history keeps it: what the ETA, `status` and `explain` read.
+
+    `staged`: it ran at a part of its rate, in a staged recovery.
+
+    `facts` is what the plan was made from, beyond what stands here already (`pacer.decide`). `granted` rows of the
+    budget were left to submitters; `arrived` live rows had come since the plan before, None where nothing was planned.
+    `cost` is what was spent since the tick before (`pacer.cost.Spending`, packed); empty: not known.
+    """
+
+    run_id: str
+    at_ms: int
+    paused: bool
+    waiting: LaneCounts
+    later: int
+    behind: int
+    in_flight: int
+    dead: int
+    budget: int
+    admitted: int
+    confirmed: int
+    swept: int
+    rate_per_s: float
+    binding: str
+    oldest_age_s: int
+    eta_s: float | None
+    rate_binding: str = ""
+    staged: bool = False
+    facts: str = ""
+    cost: str = ""
+    granted: int = 0
+    arrived: int | None = None
+
+    @property
+    def workable(self) -> int:
+        """Rows that may be worked now, or are: what is only due later asks for no share of anything."""
+        return self.waiting.total + self.behind + self.in_flight
+
+    @property
+    def pending(self) -> int:
+        """Rows not finished: what the drain ETA counts down."""
+        return self.waiting.total + self.later + self.behind + self.in_flight
+
+
+@frozen
+class Control:
+    """The control item of a class. Absent in the ledger means all defaults. `resumed` signs the last resume."""
+
+    job_class: str
+    version: int = 0
+    lock_owner: str = ""
+    lock_run_id: str = ""
+    lock_until_ms: int = 0
+    pause: Flag | None = None
+    halt: Flag | None = None
+    webhook_closed: bool = False
+    webhook_switched: Flag | None = None
+    resumed: Flag | None = None
+    carry: Carry = field(default_factory=Carry)
+    planned_at_ms: int | None = None
+    recent: tuple[Admission, ...] = ()
+    history: tuple[TickLine, ...] = ()
+    measures: Measures | None = None
+    rate: RateOverride | None = None
+    slots: SlotsOverride | None = None
+    stage: Stage | None = None
+
+    @property
+    def admits(self) -> bool:
+        return self.pause is None and self.halt is None
+
+
+@frozen
+class TickMemory:
+    """What planning writes to control, before the first claim: a tick that dies after it has spent what it earned.
+
+    Written with the plan and not with the close, or the next tick would earn the same time once more (I1). For the same
+    reason it takes the record of the last allowance away: what was spent of it moves to `recent`, what was not is in
+    the budget, and `missed` rows have been counted as arrivals.
+    """
+
+    budget: int
+    carry: Carry
+    planned_at_ms: int
+    recent: tuple[Admission, ...] = ()
+    missed: int = 0
+
+
+@frozen
+class TickClose:
+    """What the closing transaction adds to control beside the lock's release.
+
+    `skipped` is why the run closes as skipped: it was owned, and there was nothing that it could do. Empty: it closes.
+    `grant` is the new live allowance, None if there is none.
+    """
+
+    recent: tuple[Admission, ...]
+    history: tuple[TickLine, ...]
+    measures: Measures | None
+    stage: Stage | None = None
+    skipped: str = ""
+    grant: Grant | None = None
+
+    @property
+    def without_grant(self) -> TickClose:
+        """The close of a class that was paused or halted meanwhile: nothing more of it may be admitted (I10)."""
+        return replace(self, grant=None, history=(*self.history[:-1], replace(self.history[-1], granted=0)))
+
+
+@frozen
+class Taken:
+    """The lock and the run are ours. `planned`: an earlier owner planned it, so only sweep and close (rule 5)."""
+
+    planned: bool
+
+
+@frozen
+class Busy:
+    """A live tick holds the lock, for the run named."""
+
+    run_id: str
+
+
+@frozen
+class Ended:
+    """The run is closed or skipped already."""
+
+
+TakeResult: TypeAlias = Taken | Busy | Ended
+
+OPEN_LOOK_BACK_MS: Final = 24 * 60 * MINUTE_MS
+"""How far back a tick looks for runs that nobody executed: what a run older than this was to drain, others have."""
+
+_LOOKS: Final = 3
+"""A tick may die between its close and its look, so one line says little; three of them in a row are believed."""
+
+
+def minutes_to_look_at(
+    history: tuple[TickLine, ...], *, now_ms: int, interval_s: int, max_age_s: int, max_ahead_s: int
+) -> list[int]:
+    """The minutes in which an admitted run may still be open: a bounded list of keys instead of a scan.
+
+    Back to the oldest tick that control remembers, or at least three intervals, and beyond that by the greatest age
+    that the webhook accepts: ticks that failed or found no time leave no line, so the list grows until one succeeds.
+    """
+    oldest_ms = history[0].at_ms if len(history) >= _LOOKS else 0
+    since_ms = min(oldest_ms, now_ms - _LOOKS * interval_s * 1000) - max_age_s * 1000
+    since_ms = max(since_ms, now_ms - OPEN_LOOK_BACK_MS - max_age_s * 1000)
+    until_ms = now_ms + max_ahead_s * 1000
+    return list(range(since_ms - since_ms % MINUTE_MS, until_ms + 1, MINUTE_MS))
+
+
+class Origin(StrEnum):
+    """`remembered`: measured by an earlier tick, and too little has happened since to measure again."""
+
+    MEASURED = "measured"
+    REMEMBERED = "remembered"
+    DECLARED = "declared"
+
+
+@frozen
+class Measure:
+    """One number and where it is from. `samples` are jobs (chunks for the long chunk) that it was measured from."""
+
+    value: float
+    origin: Origin
+    samples: int = 0
+
+    @property
+    def source(self) -> str:
+        """For `explain`: "measured from 240 jobs" or "declared"."""
+        return f"{self.origin} from {self.samples} samples" if self.samples else self.origin.value
+
+
+@frozen
+class Measures:
+    """Times in seconds. `service_s` is worker time inside chunks per completed job; waits for permits before a chunk
+    are not in it, or slots that wait for the upstream would look like slots that are needed."""
+
+    calls_per_job: Measure
+    chunks_per_job: Measure | None
+    service_s: Measure
+    long_chunk_s: Measure
+
+
+SLICES: Final = 12
+"""Parts of a tick's interval by which spending is counted: the index shows all of it but the last few seconds."""
+
+
+@frozen
+class Grant:
+    """What a closing tick leaves to submitters, of the budget of `run_id`. `hand_until_ms` is what its claims store."""
+
+    rows: int
+    run_id: str
+    at_ms: int
+    hand_until_ms: int
+    slice_ms: int
+
+    @classmethod
+    def of(cls, rows: int, *, run_id: str, at_ms: int, minute_ms: int, interval_s: int) -> Grant:
+        interval_ms = interval_s * 1000
+        return cls(
+            rows=rows,
+            run_id=run_id,
+            at_ms=at_ms,
+            hand_until_ms=minute_ms + interval_ms,
+            slice_ms=interval_ms // SLICES,
+        )
+
+
+@frozen
+class Allowance:
+    """`rows` may still be spent. `granted`, `spent` (by slice of the interval) and `missed` (live rows that found
+    nothing left) are the record since the last plan; the next one accounts for them."""
+
+    job_class: str
+    rows: int = 0
+    granted: int = 0
+    spent: tuple[int, ...] = (0,) * SLICES
+    missed: int = 0
+    run_id: str = ""
+    granted_ms: int = 0
+    hand_until_ms: int = 0
+    slice_ms: int = 1
+
+    @property
+    def used(self) -> int:
+        return sum(self.spent)
+
+    @property
+    def unspent(self) -> int:
+        """Rows that were granted and admitted nobody, whatever took them back: a tick or a pause."""
+        return max(0, self.granted - self.used)
+
+    @property
+    def arrived(self) -> int:
+        return self.used + self.missed
+
+    def slice_at(self, now_ms: int) -> int:
+        """Where spending at `now_ms` is counted; what comes after the interval is counted with its end."""
+        return min(SLICES - 1, max(0, (now_ms - self.granted_ms) // max(1, self.slice_ms)))
+
+    def used_since(self, since_ms: int) -> int:
+        """Rows spent from `since_ms` on, by whole slices: never fewer than there were."""
+        return sum(self.spent[self.slice_at(since_ms) :])
+
+
+SHARES: Final = (0.5, 0.75, 1.0)
+"""Of the calculated rate, step by step; the last is full."""
+
+
+class Cause(StrEnum):
+    """Why a stage began."""
+
+    RESUMED = "resumed"
+    AWAY = "away"
+    OUTAGE = "outage"
+
+
+@frozen
+class Stage:
+    """Where a recovery stands; None in place of a stage means full rate. Plain values, part of what a tick remembers.
+
+    `number` counts the steps taken; `since_ms` is when this one came into force. `oldest_age_s` and `pending` are as
+    the last observation, or the start, saw them. `windows` were observed at this step, the last of them `window_ms`.
+    """
+
+    cause: Cause
+    since_ms: int
+    oldest_age_s: float
+    pending: int
+    number: int = 0
+    windows: int = 0
+    window_ms: int = -1
+
+    @property
+    def share(self) -> float:
+        return SHARES[min(max(0, self.number), len(SHARES) - 1)]
+
+    @property
+    def full(self) -> bool:
+        return self.number >= len(SHARES) - 1

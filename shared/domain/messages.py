@@ -1,0 +1,115 @@
+"""What goes through the ports: index pages, messages on their way out and in, reservations of permits.
+
+What SQS FIFO accepts: batches by count and by bytes, and group ids for any match (TRAPS 3, 5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from shared.domain.job import (
+    Job,
+    Lane,
+    State,
+)
+from shared.domain.values import frozen
+
+
+@frozen
+class Message:
+    """What travels in the queue: a hint at a row, never the truth (rule 1)."""
+
+    job_id: str
+    job_class: str
+    cursor: str
+    epoch: int
+    copy: int
+
+    @property
+    def dedup_id(self) -> str:
+        """SHA-256 hex of the identity, a pure function of it: an SDK retry of one send is dropped, a re-send is not."""
+        identity = json.dumps([self.job_id, self.cursor, self.epoch, self.copy], ensure_ascii=True)
+        return hashlib.sha256(identity.encode("ascii")).hexdigest()
+
+
+def message_of(job: Job) -> Message:
+    return Message(job_id=job.job_id, job_class=job.job_class, cursor=job.cursor, epoch=job.epoch, copy=job.copy)
+
+
+def is_current(job: Job | None, message: Message) -> bool:
+    """Rule 1: a message whose (job, epoch) is not (queued, epoch) of the row is stale."""
+    return job is not None and job.state is State.QUEUED and job.epoch == message.epoch
+
+
+@frozen
+class Outgoing:
+    """A message and the FIFO group that it belongs to."""
+
+    message: Message
+    group: str
+
+
+@frozen
+class BatchAnswer:
+    """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
+
+    successful: frozenset[int]
+    failed: frozenset[int]
+
+
+@frozen
+class Delivery:
+    """One received message with what the queue says of it."""
+
+    message: Message
+    lane: Lane
+    group: str
+    message_id: str
+    receipt: str
+    receive_count: int
+    first_received_ms: int
+
+
+MAX_ENTRIES: Final = 10
+
+MAX_BYTES: Final = 262_144
+
+HASHED_PREFIX: Final = "sha256-"
+"""Begins every hashed group id, and no other: a match whose id begins so is hashed too."""
+
+_ACCEPTED: Final = re.compile(r"[!-~]{1,128}")
+"""ASCII letters, digits and punctuation: all that is printable except the space."""
+
+Entry = TypeVar("Entry")
+
+
+def batches(outgoing: Iterable[Entry], *, size: Callable[[Entry], int]) -> list[list[Entry]]:
+    """The entries in their order, in as few batches as that allows: at most 10 entries and 262,144 bytes each.
+
+    `size` gives an entry's bytes as UTF-8. An entry above the limit gets a batch of its own, so that its refusal
+    hurts no other.
+    """
+    made: list[list[Entry]] = []
+    room = 0
+    for entry in outgoing:
+        entry_bytes = size(entry)
+        if not made or len(made[-1]) == MAX_ENTRIES or entry_bytes > room:
+            made.append([])
+            room = MAX_BYTES
+        made[-1].append(entry)
+        room -= entry_bytes
+    return made
+
+
+def group_id(match_id: str) -> str:
+    """The FIFO group of a match: its id where SQS accepts that, else the SHA-256 of the id's exact bytes.
+
+    Nothing is normalised, so distinct matches have distinct groups. Never raises, not for lone surrogates either.
+    """
+    if _ACCEPTED.fullmatch(match_id) and not match_id.startswith(HASHED_PREFIX):
+        return match_id
+    return HASHED_PREFIX + hashlib.sha256(match_id.encode("utf-8", "surrogatepass")).hexdigest()

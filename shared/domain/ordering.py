@@ -1,0 +1,108 @@
+"""Ordered matches: who stands where in the line, and what the next head does when its turn comes (I5).
+
+The numbers of a line have no gaps: a skipped job passes its turn on, a replacement takes the dead one's number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from shared.domain import lifecycle
+from shared.domain.job import (
+    Flag,
+    Job,
+    Lane,
+    State,
+)
+from shared.domain.lifecycle import Lost, Move, OutputTaken
+from shared.domain.values import frozen
+
+
+@frozen
+class Match:
+    """The line of an ordered match: jobs have the numbers 1, 2, ... in the order of their submission.
+
+    `head_seq` has its turn (dead, it holds the line), `tail_seq` came last; the line is empty while head is beyond it.
+    """
+
+    job_class: str
+    match_id: str
+    head_seq: int = 1
+    tail_seq: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return self.head_seq > self.tail_seq
+
+
+@frozen
+class MatchStep:
+    """One atomic change of a line and of the rows that it moves: `before` as read, all fences, or nothing.
+
+    `enters` is a new row, which takes its own `seq` in the line.
+    """
+
+    before: Match
+    after: Match
+    moves: tuple[Move, ...] = ()
+    enters: Job | None = None
+
+
+@frozen
+class Stepped:
+    """The step was made, by this call or by an earlier attempt of it."""
+
+
+@frozen
+class MatchChanged:
+    """The line, a later row of the step or the entering id was not as read: read again and decide again."""
+
+
+StepResult: TypeAlias = Stepped | MatchChanged | Lost | OutputTaken
+
+
+def enter(match: Match, job: Job) -> MatchStep:
+    """The job joins the end of the line: as it is if it is its turn at once (waiting, or claimed where it spends live
+    allowance), behind otherwise."""
+    seq = match.tail_seq + 1
+    entering = replace(job, seq=seq, state=job.state if seq == match.head_seq else State.BEHIND)
+    return MatchStep(before=match, after=replace(match, tail_seq=seq), enters=entering)
+
+
+@frozen
+class Turn:
+    """What decides whether the next head may follow at once: read freshly, and valid for a few seconds only."""
+
+    admits: bool
+    now_ms: int
+    live_window_s: int
+
+    def lane_of(self, job: Job) -> Lane:
+        """The successor's lane, computed anew from its own due time."""
+        fresh = not job.retried and self.now_ms - job.due_ms < self.live_window_s * 1000
+        return Lane.LIVE if fresh else Lane.RECOVERY
+
+
+def pass_on(match: Match, end: Move, ended: Job, successor: Job | None, turn: Turn, *, nonce: str) -> MatchStep:
+    """`end` finishes or skips the head; the next one, if there is one, becomes head in the same transaction.
+
+    It is handed over (claimed at once) only after a finish, and not while paused or halted, not before it is due, not
+    past `hand_until`: chains must neither starve other matches nor outlive a lowered limit. Otherwise it waits.
+    """
+    moves = [end]
+    if successor is not None:
+        handed = end.name == "finish" and turn.admits and successor.due_ms <= turn.now_ms < ended.hand_until_ms
+        moves.append(
+            lifecycle.hand_over(successor, ended=ended, lane=turn.lane_of(successor), now_ms=turn.now_ms, nonce=nonce)
+            if handed
+            else lifecycle.promote(successor, nonce=nonce)
+        )
+    return MatchStep(before=match, after=replace(match, head_seq=match.head_seq + 1), moves=tuple(moves))
+
+
+def replace_head(match: Match, dead: Job, other: Job, *, word: Flag, nonce: str) -> MatchStep:
+    """Another job takes the dead head's number and waits for its tick."""
+    entering = replace(other, seq=dead.seq, state=State.WAITING)
+    end = lifecycle.replace_by_another(dead, word=word, nonce=nonce)
+    return MatchStep(before=match, after=match, moves=(end,), enters=entering)

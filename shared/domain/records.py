@@ -1,0 +1,42 @@
+"""What an export takes of the ledger, item by item, each as one value."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from shared.domain.control import Control, Run
+from shared.domain.job import Job, Output
+from shared.domain.upstream import Learned
+from shared.domain.values import frozen
+
+
+@frozen
+class StoredOutput:
+    """An output, and the job whose chunk it is the result of."""
+
+    job_id: str
+    output: Output
+
+
+@frozen
+class StoredRate:
+    """What was learned of an upstream, and of which one."""
+
+    upstream: str
+    learned: Learned
+
+
+Record: TypeAlias = Job | StoredOutput | Run | Control | StoredRate
+
+
+@frozen
+class RecordPage:
+    """A part of the ledger in its own order: a job is directly followed by its outputs, on the next page if need be.
+
+    `resume` is where the next page begins, None after the last. `left_out` counts the items that are no records: the
+    lines of ordered matches, which the rows say again, permits, stats and what else belongs to the deployment.
+    """
+
+    records: tuple[Record, ...]
+    resume: str | None
+    left_out: int = 0

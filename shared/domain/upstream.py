@@ -1,0 +1,93 @@
+"""?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import isfinite
+from typing import TypeAlias
+
+from shared.domain.settings import UpstreamSettings
+from shared.domain.values import frozen
+
+
+@frozen
+class Granted:
+    """Permits whose calls may start at `start_ms` and then every `spacing_ms`, fractions included."""
+
+    start_ms: float
+    spacing_ms: float
+
+
+@frozen
+class NoRoom:
+    """Nothing was reserved: the first free slot that was found, at `free_at_ms`, is later than asked for."""
+
+    free_at_ms: float
+
+
+Reservation: TypeAlias = Granted | NoRoom
+
+
+class Decision(StrEnum):
+    """What the last window led to. `untried`: it ran at a lower rate than the one in force, which stays."""
+
+    INITIAL = "initial"
+    UNUSED = "unused"
+    UNTRIED = "untried"
+    HELD = "held"
+    TOLERATED = "tolerated"
+    TRIMMED = "trimmed"
+    WITHDRAWN = "withdrawn"
+    DECREASED = "decreased"
+    CLIMBED = "climbed"
+    WAITED = "waited"
+    PROBED = "probed"
+    AT_CEILING = "at_ceiling"
+
+
+@frozen
+class Learned:
+    """What the upstream's item remembers. Plain numbers; rates in calls per second.
+
+    `window_ms` is the last window decided, `changed_ms` when the rate in force was set, `previous_per_s` the one before
+    it. `probes` counts the clean windows beyond the good rate, `refused_windows` the refused ones in a row.
+    """
+
+    rate_per_s: float
+    good_per_s: float
+    refused_per_s: float | None = None
+    previous_per_s: float | None = None
+    changed_ms: int = 0
+    window_ms: int = -1
+    probes: int = 0
+    refused_windows: int = 0
+    decision: Decision = Decision.INITIAL
+
+    def __post_init__(self) -> None:
+        checked_rate(self.rate_per_s, name="rate_per_s")
+        checked_rate(self.good_per_s, name="good_per_s")
+        for name, value in (("refused_per_s", self.refused_per_s), ("previous_per_s", self.previous_per_s)):
+            if value is not None:
+                checked_rate(value, name=name)
+
+
+def checked_rate(rate_per_s: float, *, name: str) -> float:
+    """The rate itself. ValueError naming it if it is 0, negative, NaN or infinite."""
+    if isinstance(rate_per_s, bool) or not isfinite(rate_per_s) or rate_per_s <= 0:
+        raise ValueError(f"{name} must be finite and above 0, got {rate_per_s}")
+    return rate_per_s
+
+
+def bounds_per_s(upstream: UpstreamSettings) -> tuple[float, float]:
+    """Floor and ceiling of the learned rate. ValueError naming the setting that makes no such pair."""
+    ceiling = checked_rate(upstream.limit_per_s, name="limit_per_s")
+    share = checked_rate(upstream.floor_share, name="floor_share")
+    if share > 1:
+        raise ValueError(f"floor_share must be at most 1, got {share}")
+    return ceiling * share, ceiling
+
+
+def rate_in_force(learned: Learned | None, upstream: UpstreamSettings) -> float:
+    """The one rate that feeds pacer and permits, within the bounds configured now; None: nothing is stored yet."""
+    floor, ceiling = bounds_per_s(upstream)
+    return ceiling if learned is None else min(max(floor, learned.rate_per_s), ceiling)

@@ -1,0 +1,201 @@
+"""What an operator does about a dead job: try it again, skip it, or put another in its place (I5, I9).
+
+A dead job of an ordered class holds its match until one of these; then its successors go on, in order. Each change is
+fenced on (dead, epoch) as read, so of two operators one wins and the other is told. The row keeps who it was and why.
+
+What an operator sees of dead jobs before deciding about them. Nothing is written, and no payload is shown (I12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_changes
+from typing import Final
+
+from shared.domain import lifecycle, ordering, work_index
+from shared.domain.job import Created, Flag, Job, State
+from shared.domain.lifecycle import Lost, Move, Won
+from shared.domain.ordering import MatchChanged
+from shared.domain.settings import ClassSettings
+from shared.domain.values import frozen
+from shared.domain.work_index import Nominee
+from shared.errors import InvalidInput, LedgerUnavailable
+from shared.ports import Ports
+from shared.steps.turns import end_and_pass_on
+from shared.submit.validation import Admitted
+
+_TRIES: Final = 5
+
+
+def retry(ports: Ports, job_id: str, *, word: Flag, nonce: str) -> None:
+    """Admit the row again, with fresh bounds; never the old message."""
+    job = dead_job(ports, job_id)
+    _move(ports, lifecycle.retry(job, word=word, nonce=nonce))
+    ports.log.event("job_retried", job_class=job.job_class)
+
+
+def skip(ports: Ports, settings: ClassSettings, job_id: str, *, word: Flag, nonce: str) -> None:
+    """Give the job up; the next of its match waits for its tick."""
+    job = dead_job(ports, job_id)
+    move = lifecycle.skip(job, word=word, nonce=nonce)
+    if not settings.ordered:
+        _move(ports, move)
+    elif isinstance(end_and_pass_on(ports, settings, move, job, nonce=nonce), Lost):
+        raise _not_dead()
+    ports.log.event("job_skipped", job_class=job.job_class)
+
+
+def replace(ports: Ports, settings: ClassSettings, job_id: str, other: Admitted, *, word: Flag, nonce: str) -> None:
+    """Put `other` in the dead job's place. It must be of the same class and match, under a new id.
+
+    Without an order there is no place: the new job is created, then the old one is marked. A crash in between leaves
+    the old one dead, and the same command again finishes it.
+    """
+    job = dead_job(ports, job_id)
+    check_replacement(job, other.job)
+    if other.body is not None:
+        ports.blobs.put_once(other.job.payload_key, other.body, content_type="application/json")
+    entering = with_changes(other.job, nonce=nonce, changed=word)
+    if settings.ordered:
+        _replace_head(ports, job, entering, word=word, nonce=nonce)
+    elif ports.ledger.create([entering])[0] is Created.DIFFERENT:
+        raise _id_taken()
+    else:
+        _move(ports, lifecycle.replace_by_another(job, word=word, nonce=nonce))
+    ports.log.event("job_replaced", job_class=job.job_class)
+
+
+def dead_job(ports: Ports, job_id: str) -> Job:
+    """The row, if an operator may move it now. Raises `InvalidInput` otherwise."""
+    job = ports.ledger.read_job(job_id)
+    if job is None:
+        raise InvalidInput("JOB", got="an id that no row has", expected="the id of a dead job")
+    if job.state is not State.DEAD:
+        raise InvalidInput("JOB", got=f"a job that is not dead but {job.state.value}", expected="the id of a dead job")
+    return job
+
+
+def check_replacement(job: Job, other: Job) -> None:
+    if (other.job_class, other.match_id) != (job.job_class, job.match_id):
+        raise InvalidInput("replacement", got="another class or match", expected="those of the dead job")
+    if other.job_id == job.job_id:
+        raise _id_taken()
+
+
+def _replace_head(ports: Ports, job: Job, other: Job, *, word: Flag, nonce: str) -> None:
+    for _ in range(_TRIES):
+        if ports.ledger.read_job(other.job_id) is not None:
+            raise _id_taken()
+        match = ports.ledger.read_match(job.job_class, job.match_id)
+        result = ports.ledger.step_match(ordering.replace_head(match, job, other, word=word, nonce=nonce))
+        if isinstance(result, Lost):
+            raise _not_dead()
+        if not isinstance(result, MatchChanged):
+            return
+    raise LedgerUnavailable("the match is too busy")
+
+
+def _move(ports: Ports, move: Move) -> None:
+    if not isinstance(ports.ledger.move(move), Won):
+        raise _not_dead()
+
+
+def _not_dead() -> InvalidInput:
+    return InvalidInput("JOB", got="a job that is not dead any more", expected="the id of a dead job")
+
+
+def _id_taken() -> InvalidInput:
+    return InvalidInput("replacement", got="an id that exists", expected="a new id")
+
+
+_END: Final = "~"
+"""Sorts after every position: positions are digits and `#`."""
+
+_PAGE: Final = 1000
+
+
+@frozen
+class DeadRow:
+    """`holds` counts the jobs of its match that cannot start before an operator's word; `next_id` is the first."""
+
+    job_id: str
+    job_class: str
+    match_id: str
+    seq: int
+    reason: str
+    attempts: int
+    crashes: int
+    transport_deaths: int
+    begun: bool
+    created_ms: int
+    due_ms: int
+    died_ms: int
+    holds: int
+    next_id: str | None
+    changed: Flag | None
+
+
+@frozen
+class DeadList:
+    """The first rows, oldest death first, and how many there are."""
+
+    rows: tuple[DeadRow, ...]
+    total: int
+
+
+def list_dead(ports: Ports, settings: ClassSettings, *, limit: int) -> DeadList:
+    """Two reads a row (three in an ordered class), of at most `limit` rows: at once on any ledger size."""
+    partition = work_index.dead_partition(settings.name)
+    total = ports.ledger.count(partition, low=work_index.at(0), high=_END)
+    seen = ports.parallel.map(
+        lambda nominee: _shown(ports, settings, ports.ledger.read_job(nominee.job_id)), _first(ports, partition, limit)
+    )
+    rows = tuple(row for row in seen if row is not None)
+    return DeadList(rows=rows, total=max(total, len(rows)))
+
+
+def show_dead(ports: Ports, settings: ClassSettings, job_id: str) -> DeadRow:
+    """One dead job. Raises `InvalidInput` for an id that is not of one."""
+    return _of(ports, settings, dead_job(ports, job_id))
+
+
+def _first(ports: Ports, partition: str, limit: int) -> list[Nominee]:
+    found: list[Nominee] = []
+    resume: str | None = None
+    while len(found) < limit:
+        size = min(_PAGE, limit - len(found))
+        page = ports.ledger.page(partition, low=work_index.at(0), high=_END, limit=size, resume=resume)
+        found.extend(page.nominees)
+        resume = page.resume
+        if resume is None:
+            break
+    return found[:limit]
+
+
+def _shown(ports: Ports, settings: ClassSettings, job: Job | None) -> DeadRow | None:
+    """The index may still list a row that was retried a moment ago (TRAPS 17)."""
+    return None if job is None or job.state is not State.DEAD else _of(ports, settings, job)
+
+
+def _of(ports: Ports, settings: ClassSettings, job: Job) -> DeadRow:
+    holds, next_id = 0, None
+    if settings.ordered:
+        match = ports.ledger.read_match(job.job_class, job.match_id)
+        holds = max(0, match.tail_seq - match.head_seq) if match.head_seq == job.seq else 0
+        next_id = ports.ledger.job_id_at(match, job.seq + 1) if holds else None
+    return DeadRow(
+        job_id=job.job_id,
+        job_class=job.job_class,
+        match_id=job.match_id,
+        seq=job.seq,
+        reason=job.last_error,
+        attempts=job.attempts,
+        crashes=job.crashes,
+        transport_deaths=job.transport_deaths,
+        begun=job.cursor != "",
+        created_ms=job.created_ms,
+        due_ms=job.due_ms,
+        died_ms=job.eligible_ms,
+        holds=holds,
+        next_id=next_id,
+        changed=job.changed,
+    )

@@ -1,0 +1,158 @@
+"""`pause`, `resume` and `guard`: what an operator does to a class, and what a deployment must not do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shared.domain.job import NewJob
+from tests.commands.world import ADA, BOB, CLASS, NOBODY, World
+
+
+def submitted(world: World, count: int, job_class: str = CLASS) -> None:
+    world.sluice.submit([NewJob(job_id=f"j{n}", job_class=job_class, match_id="m", payload="{}") for n in range(count)])
+
+
+def test_a_pause_admits_nothing_more_and_names_the_caller() -> None:
+    world = World()
+    result = world.run("pause", CLASS, "--reason", "the upstream answers nonsense")
+    submitted(world, 5)
+    world.sluice.run(300_000)
+
+    assert result.exit_code == 0
+    flag = world.sluice.ledger.read_control(CLASS).pause
+    assert flag is not None
+    assert (flag.by, flag.why) == (NOBODY, "the upstream answers nonsense")
+    assert result.stdout.startswith(f"replays: paused by {NOBODY}: the upstream answers nonsense\n")
+    assert world.sluice.ledger.open_rows == 5
+
+
+def test_a_resume_lets_the_next_tick_admit_and_says_what_it_ended() -> None:
+    world = World()
+    submitted(world, 5)
+    world.run("pause", CLASS, "--reason", "why", "--by", "ada")
+    result = world.run("resume", CLASS, "--reason", "it answers again", "--by", "bob")
+
+    assert result.stdout.startswith(f"replays: resumed by {BOB}: it answers again\n  it was paused by {ADA}: why\n")
+    assert 'undo: python -m ops pause replays --reason "..."' in result.stdout
+    resumed = world.sluice.ledger.read_control(CLASS).resumed
+    assert resumed is not None
+    assert (resumed.by, resumed.why) == (BOB, "it answers again")
+    assert world.run("resume", CLASS, "--reason", "x").stdout == "replays: was not paused.\n"
+    assert world.sluice.drain(max_ms=600_000)
+
+
+def test_both_speak_json() -> None:
+    world = World()
+    paused = json.loads(world.run("pause", CLASS, "--reason", "why", "--by", "ada", "--json").stdout)
+    resumed = json.loads(world.run("resume", CLASS, "--reason", "x", "--json").stdout)
+
+    assert (paused["pause"]["by"], paused["pause"]["why"]) == (ADA, "why")
+    assert (resumed["pause"], resumed["was"]) == (None, paused["pause"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("pause", "replay", "--reason", "x"), "error: CLASS: got an unknown class, expected one of replays"),
+        (("resume", "x", "--reason", "x"), "error: CLASS: got an unknown class, expected one of replays\n"),
+        (("resume", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is resumed\n"),
+        (("halt", "replayz", "--reason", "x"), "expected one of replays; did you mean replays?\n"),
+        (("halt", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is halted\n"),
+        (("pause", CLASS, "--reason", " "), "error: reason: got an empty string, expected why the class is paused\n"),
+        (("pause", CLASS, "--reason", "x", "--by", ""), "error: --by: got nothing, expected your name, or no --by"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    result = World().run(*arguments)
+
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert World().sluice.ledger.read_control(CLASS).pause is None
+
+
+def test_a_halt_also_makes_workers_give_their_jobs_back_and_a_resume_ends_it() -> None:
+    world = World()
+    world.sluice.submit(
+        [NewJob(job_id="long", job_class=CLASS, match_id="m", payload='{"chunks": 40, "chunk_ms": 5000}')]
+    )
+    world.sluice.run(61_000)
+    result = world.run("halt", CLASS, "--reason", "empty summaries", "--by", "ada")
+    world.sluice.run(120_000)
+
+    assert f"replays: halted by {ADA}: empty summaries" in result.stdout
+    row = world.rows["long"]
+    assert (row.state, row.attempts, row.last_error) == ("waiting", 0, "halted")
+    assert row.cursor, "what was done is kept"
+    said = world.run("resume", CLASS, "--reason", "mended").stdout
+    assert f"it was halted by {ADA}: empty summaries" in said
+    assert "python -m ops halt replays" in said, "what undoes it is what was ended"
+    assert world.sluice.drain(max_ms=900_000)
+
+
+@pytest.mark.parametrize("command", ["pause", "halt", "resume"])
+def test_a_dry_run_writes_nothing_and_says_what_it_would_do(command: str) -> None:
+    world = World()
+    submitted(world, 3)
+    before = world.sluice.ledger.writes.copy()
+    result = world.run(command, CLASS, "--reason", "x", "--dry-run")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Dry run, nothing was changed.\nreplays: ")
+    assert world.sluice.ledger.writes == before
+    assert world.run(command, CLASS, "--dry-run").exit_code == 2, "a rehearsal needs its reason too"
+
+
+# -- a class that goes
+
+
+def without_replays(world: World) -> World:
+    """The configuration that the next deployment would bring: the class is gone, or has another name."""
+    other = World(deployed=frozenset({CLASS}))
+    settings = other.sluice.settings
+    renamed = type(settings)(classes={"summaries": settings.classes[CLASS]})
+    world.sluice.settings = renamed
+    return world
+
+
+def test_a_removed_or_renamed_class_with_rows_is_refused_with_a_sentence() -> None:
+    world = World()
+    submitted(world, 12)
+    result = without_replays(world).run("guard")
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: classes.replays: got no such table in the configuration and 12 unfinished and 0 dead rows in the"
+        " ledger, expected the class to stay until it has none: put it back, let it drain, and remove it then."
+        " A renamed class is a removed one.\n"
+    )
+
+
+def test_a_removed_class_that_is_empty_may_go() -> None:
+    world = World()
+    submitted(world, 12)
+    assert world.sluice.drain(max_ms=600_000)
+    result = without_replays(world).run("guard")
+
+    assert (result.exit_code, result.stdout) == (0, "Removed and empty: replays.\n")
+
+
+def test_rows_in_flight_and_in_every_list_count() -> None:
+    world = World()
+    payload = '{"chunk_ms": 50000}'
+    world.sluice.submit(
+        [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload, priority=n % 3) for n in range(9)]
+    )
+    world.sluice.run(61_000)
+    assert any(job.state == "queued" for job in world.rows.values())
+
+    found = json.loads(without_replays(world).run("guard", "--json").stdout)
+    assert found == {"removed": [{"name": CLASS, "open_rows": 9, "dead_rows": 0}], "refused": True}
+
+
+def test_an_unchanged_configuration_passes() -> None:
+    world = World()
+    submitted(world, 3)
+
+    assert world.run("guard").stdout == "No class is removed.\n"

@@ -1,0 +1,129 @@
+"""`status`: one look, at once on any ledger size, and the same figures for a person and for a program."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+
+from ops.wording import dollars, duration
+from tests.commands.world import ADA, CLASS, World, worked
+
+NOTHING_READ = {"read_control": 1}
+
+
+def figures(world: World, *options: str) -> dict[str, Any]:
+    result = world.run("status", "--json", *options)
+    assert result.exit_code == 0
+    (only,) = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["classes"]
+    found: dict[str, Any] = only
+    return found
+
+
+def test_before_the_first_tick_it_says_so_and_exact_counts() -> None:
+    world = worked(3, minutes=0)
+
+    assert "replays: no tick yet" in world.run("status").stdout
+    assert figures(world)["rows"] is None
+    counted = figures(world, "--exact")
+    assert (counted["rows"]["pending"], counted["rows"]["exact"]) == (3, True)
+
+
+def test_it_shows_what_the_last_tick_saw_with_one_read_of_control() -> None:
+    world = worked(2_000, minutes=5)
+    world.sluice.ledger.reads.clear()
+    seen = figures(world)
+
+    assert dict(world.sluice.ledger.reads) == NOTHING_READ, "no index page, whatever the ledger holds"
+    assert seen["state"] == "draining"
+    assert seen["rows"]["pending"] == seen["rows"]["waiting"]["live"] + seen["rows"]["waiting"]["recovery"] + (
+        seen["rows"]["later"] + seen["rows"]["behind"] + seen["rows"]["in_flight"]
+    )
+    assert seen["rate_per_s"] > 0
+    assert seen["rate_binding"] == "slots"
+    assert seen["budget_binding"] in {"edge", "level"}
+    assert math.isfinite(seen["eta_s"])
+    assert seen["eta_s"] == pytest.approx(seen["rows"]["pending"] / seen["net_rate_per_s"] - seen["tick_age_s"], abs=2)
+    assert not seen["ticks_missing"]
+
+
+def test_a_person_reads_the_same() -> None:
+    said = worked(2_000, minutes=5).run("status", CLASS).stdout
+
+    assert said.startswith("replays: draining, done in ")
+    assert re.search(r"rate      [0-9.]+ jobs/s, bound by the workers' slots", said)
+    assert "live" in said
+    assert "recovery, the oldest for" in said
+
+
+def test_exact_counts_and_agrees_with_the_rows() -> None:
+    world = worked(500, minutes=2)
+    seen = figures(world, "--exact")
+
+    assert seen["rows"]["pending"] == world.sluice.ledger.open_rows
+
+
+def test_a_pause_is_seen_at_once_with_who_and_why() -> None:
+    world = worked(2_000, minutes=3)
+    assert world.run("pause", CLASS, "--reason", "odd answers", "--by", "ada").exit_code == 0
+
+    assert figures(world)["state"] == "paused"
+    assert f"replays: paused by {ADA} at 2026-11-30 12:0" in world.run("status").stdout
+    assert "odd answers" in world.run("status").stdout
+    assert figures(world)["eta_s"] is None
+
+
+def test_ticks_that_stay_away_are_a_warning() -> None:
+    world = worked(10, minutes=3)
+    world.sluice.world.now_ms += 600_000
+
+    assert figures(world)["ticks_missing"]
+    assert "warning   ticks are missing" in world.run("status").stdout
+
+
+def test_an_empty_class_is_idle_with_an_eta_of_zero() -> None:
+    seen = figures(worked(0, minutes=3))
+
+    assert (seen["state"], seen["eta_s"], seen["rows"]["pending"]) == ("idle", 0.0, 0)
+
+
+def test_an_unknown_class_is_one_sentence() -> None:
+    result = World().run("status", "replay")
+
+    assert result.exit_code == 2
+    assert result.stderr == "error: CLASS: got an unknown class, expected one of replays; did you mean replays?\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (59.6, "1 min"), (61, "1 min 1 s"), (3_600, "1 h"), (7_384, "2 h 3 min"), (90_000, "1 d 1 h")],
+)
+def test_a_duration_has_two_units_at_most(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_it_says_what_a_drained_job_costs_and_what_of_it_was_wasted() -> None:
+    world = worked(2_000, minutes=8)
+    cost = figures(world)["cost"]
+
+    parts = [cost[f"{name}_usd"] for name in ("lambda", "sqs", "dynamodb", "upstream")]
+    assert cost["total_usd"] == pytest.approx(sum(parts))
+    assert cost["jobs"] > 0
+    assert cost["per_job_usd"] == pytest.approx(cost["total_usd"] / cost["jobs"])
+    assert 0 <= cost["waste_usd"] <= cost["total_usd"]
+    assert cost["prices_as_of"] >= "2026-11"
+    said = world.run("status", CLASS).stdout
+    assert re.search(
+        r"cost      0\.0000[0-9]+ USD a drained job; 0\.[0-9]+ USD over the last ticks \(Lambda [0-9]+%, SQS", said
+    )
+    assert figures(worked(3, minutes=0))["cost"] is None
+
+
+@pytest.mark.parametrize(
+    ("usd", "said"), [(0, "0.00"), (1234.5, "1,234.50"), (0.01, "0.01"), (0.0099, "0.00990"), (2.13e-05, "0.0000213")]
+)
+def test_dollars_are_cents_or_three_digits_of_less(usd: float, said: str) -> None:
+    assert dollars(usd) == said

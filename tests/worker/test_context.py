@@ -1,0 +1,45 @@
+"""The key that names a chunk: the same at every attempt, and no other chunk's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ops.simulator.faults import CrashOn, When
+from shared.domain.job import Job, NewJob
+from shared.kind import Chunk, ChunkContext
+from tests.worlds import CLASS, HOUR_MS, Bench, FunctionKind, settings
+
+ODD = ("Köln vs. 1. FC – Halbfinale", "Ko\u0308ln", "a b", "x" * 300, "j:1")
+
+
+def keys(*faults: Any) -> list[tuple[str, str, str]]:
+    """(job, cursor, key) of every attempt at the three chunks of every job."""
+    seen: list[tuple[str, str, str]] = []
+
+    def chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:
+        seen.append((job.job_id, cursor, context.idempotency_key))
+        context.put_blob_once(f"made/{context.idempotency_key}", b"x", content_type="text/plain")
+        number = int(cursor or 0) + 1
+        return Chunk(next_cursor=str(number) if number < 3 else None)
+
+    bench = Bench(settings(), ticks=True, workers=True, faults=faults, kinds={"sim": FunctionKind(chunk)})
+    new = [NewJob(job_id=job_id, job_class=CLASS, match_id=job_id, payload="{}") for job_id in ODD]
+    bench.submit(new)
+    assert bench.drain(max_ms=2 * HOUR_MS)
+    assert len(bench.blobs.objects) == 3 * len(ODD)
+    return seen
+
+
+def test_every_chunk_of_every_job_has_a_key_of_its_own_that_a_header_and_a_name_can_carry() -> None:
+    seen = keys()
+    assert len({key for _, _, key in seen}) == len(seen) == 3 * len(ODD)
+    assert all(len(key) <= 128 and key.isascii() and key.isprintable() and " " not in key for _, _, key in seen)
+
+
+@pytest.mark.parametrize("nth", [1, 4, 9])
+def test_an_attempt_after_a_crash_has_the_key_of_the_one_before(nth: int) -> None:
+    seen = keys(CrashOn("blobs.put_once", nth, When.AFTER))
+    assert len(seen) > 3 * len(ODD)
+    assert len(set(seen)) == 3 * len(ODD)
