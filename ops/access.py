@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from ops.transfer.importing import LedgerCopy
+from ops.transfer.copying import LedgerCopy
 from shared.aws.clients import Clients
 from shared.aws.copy import DynamoCopy
 from shared.aws.operator import CloudWatchHistory, LambdaMappings, caller_arn

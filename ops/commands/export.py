@@ -16,9 +16,10 @@ from ops.access import Access
 from ops.commands.choice import class_named
 from ops.submission.json_lines import Lines
 from ops.submission.load import meter_for
-from ops.submission.rows import PIPE
+from ops.submission.source import PIPE
 from ops.transfer.export import Asked, Export, PartFile, Pipe
-from ops.transfer.format import Reader, Tally
+from ops.transfer.format import Tally
+from ops.transfer.reading import Reader
 from ops.wording import counted, plain
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput

@@ -13,7 +13,7 @@ import click
 from ops.access import Access
 from ops.commands.choice import caller, signed
 from ops.submission.load import meter_for
-from ops.submission.rows import opened
+from ops.submission.source import opened
 from ops.transfer.comparing import Standing
 from ops.transfer.importing import Import, Imported
 from ops.wording import counted, plain

@@ -14,10 +14,10 @@ import click
 
 from ops.commands.out_file import check_out, write_out
 from ops.simulator.kinds import CHUNK_TOKENS
-from ops.simulator.measure import Bill
 from ops.simulator.recording import Columns, Recording, read_recording
 from ops.simulator.replay import KILLS_PER_MINUTE, Options, Replay
 from ops.simulator.result import Result
+from ops.simulator.waste import Bill
 from shared.errors import InvalidInput
 from shared.pacer.cost import PRICES, Prices
 

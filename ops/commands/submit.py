@@ -14,7 +14,8 @@ import click
 from ops.access import Access
 from ops.submission.csv_rows import PART, CsvShape
 from ops.submission.load import Outcome, Plan, Submission, Summary, in_words, meter_for
-from ops.submission.rows import FIELDS, Format, format_of, opened
+from ops.submission.rows import FIELDS
+from ops.submission.source import Format, format_of, opened
 from shared.errors import InvalidInput
 
 EXIT_CODES = {Outcome.COMPLETE: 0, Outcome.REFUSED: 1, Outcome.INTERRUPTED: 130, Outcome.UNAVAILABLE: 3}

@@ -11,9 +11,10 @@ from ops.simulator import scenario_file
 from ops.simulator.ledger_drive import LedgerDrive
 from ops.simulator.ledger_file import read_class
 from ops.submission.load import Meter, meter_for
-from ops.submission.rows import opened
+from ops.submission.source import opened
+from ops.transfer.copying import LedgerCopy
 from ops.transfer.export import Asked, Export, PartFile
-from ops.transfer.importing import Import, LedgerCopy
+from ops.transfer.importing import Import
 from ops.wording import counted
 from shared.domain.job import State
 from shared.operate import switches

@@ -17,9 +17,9 @@ from ops.simulator.checks.checker import Checker
 from ops.simulator.checks.rows import Attempts, Failing, OneEffect, Order
 from ops.simulator.checks.suite import Suite
 from ops.simulator.checks.ticks import Budget
-from ops.simulator.faults import Mix
 from ops.simulator.kinds import WorkKind
 from ops.simulator.measure import Measure, Truths, median, port_counts, quantile
+from ops.simulator.mix import Mix
 from ops.simulator.repairs import Repairs, Word
 from ops.simulator.result import Figures, Result, redone_chunks
 from ops.simulator.scenario import CLASS, Event, Scenario

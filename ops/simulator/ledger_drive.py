@@ -15,8 +15,8 @@ from typing import Any, Final
 from ops.simulator.arrivals import Arrivals
 from ops.simulator.checks.rows import OneEffect
 from ops.simulator.drive import Drive, result_of
-from ops.simulator.faults import Mix
 from ops.simulator.kinds import WorkKind
+from ops.simulator.mix import Mix
 from ops.simulator.result import Result
 from ops.simulator.scenario import CLASS, Scenario, Source
 from ops.simulator.world import START_MS, World

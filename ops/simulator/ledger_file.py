@@ -6,8 +6,9 @@ from collections import Counter
 
 from ops.simulator.ledger_drive import ExportedClass
 from ops.submission.json_lines import Lines
-from ops.submission.rows import opened
-from ops.transfer.format import Header, Reader
+from ops.submission.source import opened
+from ops.transfer.format import Header
+from ops.transfer.reading import Reader
 from shared.domain.config_rules import did_you_mean
 from shared.domain.job import Job
 from shared.domain.records import StoredOutput

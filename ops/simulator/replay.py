@@ -11,10 +11,11 @@ from typing import Final
 from ops.simulator.arrivals import Arrival, Arrivals
 from ops.simulator.drive import Drive, result_of
 from ops.simulator.kinds import CALL_MS, CHUNK_TOKENS, RecordedKind, Shape, Work, shape_of
-from ops.simulator.measure import Bill, bill_of, quantile
+from ops.simulator.measure import quantile
 from ops.simulator.recording import MATCH_PREFIX, Recorded, Recording
 from ops.simulator.result import Result
 from ops.simulator.scenario import CLASS, Expectation, Scenario, Source, Trouble, Truth
+from ops.simulator.waste import Bill, bill_of
 from ops.simulator.world import START_MS, World
 from shared.domain.job import NewJob
 from shared.domain.settings import RetrySettings

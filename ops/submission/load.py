@@ -30,7 +30,7 @@ from rich.progress import (
 
 from ops.submission.csv_rows import CsvShape
 from ops.submission.json_lines import Lines
-from ops.submission.rows import Format, Source, rows_of
+from ops.submission.source import Format, Source, rows_of
 from ops.wording import said
 from shared.domain.job import NewJob
 from shared.domain.settings import Settings

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 from ops.submission.load import Interrupts, Meter
+from ops.transfer.copying import LedgerCopy
 from ops.transfer.format import (
     FORMAT,
     ClassThen,
@@ -32,7 +33,6 @@ from ops.transfer.format import (
     line_of,
     to_plain,
 )
-from ops.transfer.importing import LedgerCopy
 from ops.wording import said
 from shared.domain.control import Control, Run, RunState
 from shared.domain.job import MAX_PAYLOAD_BYTES, Job, State

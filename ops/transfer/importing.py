@@ -1,9 +1,5 @@
 """What a copy needs of a ledger beyond the `Ledger` port: to read all of it, and to put what is not there yet.
 
-The lines of ordered matches, from the rows alone: a file that said both could contradict itself.
-
-One small entry a match is all that an import keeps in memory of a file of any length.
-
 Put a file of an export into a ledger: judge and compare all of it, then write what is not there, and over nothing.
 
 The order of the writes is what makes a crash between any two of them harmless: the class is paused before its first
@@ -12,110 +8,26 @@ row, a match's line stands before its rows, a payload before the row that points
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from ops.submission.json_lines import Lines
 from ops.submission.load import Interrupts, Meter
-from ops.submission.rows import Source
+from ops.submission.source import Source
 from ops.transfer.comparing import Compared, Comparison, Standing, other_rows, standing
-from ops.transfer.format import FileRecord, Header, Reader, StoredPayload
+from ops.transfer.copying import LedgerCopy
+from ops.transfer.format import FileRecord, Header, StoredPayload
+from ops.transfer.reading import Reader
 from ops.wording import moment, said
 from shared.domain.control import Control, Run
 from shared.domain.job import Created, Flag, Job, State
-from shared.domain.ordering import Match
-from shared.domain.records import RecordPage, StoredOutput, StoredRate
+from shared.domain.records import StoredOutput, StoredRate
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput, Retryable
 from shared.operate import switches
 from shared.ports import Ports
 from shared.submit.submission import BATCH
-
-
-class LedgerCopy(Protocol):
-    """Adapters: `shared.aws.copy` and `shared.memory.copy`. All raise `LedgerUnavailable`.
-
-    Each put is one conditional write: True where this call put it, False where something is there already.
-    """
-
-    @property
-    def name(self) -> str:
-        """The table's, so that a file says where it is from."""
-        ...
-
-    def page(self, resume: str | None) -> RecordPage:
-        """A page of records from `resume` on, the first one for None. No item is older than the call."""
-        ...
-
-    def read_jobs(self, job_ids: list[str]) -> dict[str, Job]:
-        """Those of the rows that exist, read consistently."""
-        ...
-
-    def put_output(self, stored: StoredOutput) -> bool: ...
-
-    def put_line(self, line: Match) -> bool: ...
-
-    def put_place(self, job: Job) -> bool:
-        """The job's place in the line of its match, by its number."""
-        ...
-
-    def put_run(self, run: Run) -> bool: ...
-
-    def adopt(self, job_class: str, values: Mapping[str, object]) -> None:
-        """Set these fields of control where the deployment has none of its own."""
-        ...
-
-
-_ENDED: Final = frozenset({State.DONE, State.SKIPPED})
-
-
-@dataclass(slots=True)
-class _Line:
-    rows: int = 0
-    tail: int = 0
-    first_open: int = 0
-    last_ended: int = 0
-    active: int = 0
-    twice: bool = False
-    at_line: int = 0
-
-    @property
-    def head(self) -> int:
-        return self.first_open or self.tail + 1
-
-
-class MatchLines:
-    """Rows in any order; a replaced one has left its number to the row that took its place."""
-
-    def __init__(self) -> None:
-        self._lines: dict[tuple[str, str], _Line] = {}
-
-    def add(self, job: Job, at_line: int) -> None:
-        if not job.seq or job.state is State.REPLACED:
-            return
-        line = self._lines.setdefault((job.job_class, job.match_id), _Line())
-        line.rows, line.at_line = line.rows + 1, at_line
-        line.tail = max(line.tail, job.seq)
-        if job.state in _ENDED:
-            line.last_ended = max(line.last_ended, job.seq)
-            return
-        line.first_open = min(line.first_open or job.seq, job.seq)
-        if job.state is not State.BEHIND:
-            line.twice = line.twice or line.active > 0
-            line.active = job.seq
-
-    def faults(self) -> Iterator[int]:
-        """Line numbers of matches that are no line: a number is missing or there twice, or not just the head moves."""
-        for line in self._lines.values():
-            whole = line.rows == line.tail and not line.twice
-            if not whole or line.last_ended >= line.head or line.active != line.first_open:
-                yield line.at_line
-
-    def all(self) -> Iterator[Match]:
-        for (job_class, match_id), line in self._lines.items():
-            yield Match(job_class=job_class, match_id=match_id, head_seq=line.head, tail_seq=line.tail)
-
 
 ADOPTED: Final = ("carry", "measures", "rate", "webhook_closed", "webhook_switched")
 """Of control: what was measured, owed and wanted. Not its history, which tells of another deployment's ticks; not its

@@ -36,7 +36,7 @@ from shared.domain.settings import AbortRules, ClassSettings, RetrySettings, Set
 from shared.domain.values import frozen
 from shared.errors import ConfigError
 
-PROJECT_CONFIG: Final = Path(__file__).resolve().parent.parent / "sluice.toml"
+PROJECT_CONFIG: Final = Path(__file__).resolve().parents[2] / "sluice.toml"
 """Beside `shared/`, in the repository and in a deployed bundle alike."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ops.simulator.sluice_world import SimSluice
-from ops.transfer.importing import LedgerCopy
+from ops.transfer.copying import LedgerCopy
 from shared.domain.job import Job, NewJob, State
 from shared.domain.records import Record, RecordPage, StoredOutput
 from shared.memory.copy import MemoryCopy

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from ops.cli import main
 from ops.simulator.sluice_world import SimSluice
-from ops.transfer.importing import LedgerCopy
+from ops.transfer.copying import LedgerCopy
 from shared.domain.job import Job, NewJob
 from shared.domain.settings import ClassSettings, Settings
 from shared.memory.copy import MemoryCopy

@@ -251,4 +251,4 @@ def test_only_the_paginating_helper_asks_for_what_comes_in_pages() -> None:
         if isinstance(node, ast.Constant) and node.value in paged
     }
 
-    assert found == {"paging.py"}
+    assert found == {"table.py"}

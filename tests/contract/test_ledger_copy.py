@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ops.transfer.importing import LedgerCopy
+from ops.transfer.copying import LedgerCopy
 from shared.aws import keys
 from shared.aws.copy import DynamoCopy, record_of
 from shared.domain import lifecycle, ordering

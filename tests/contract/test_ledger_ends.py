@@ -20,7 +20,7 @@ from ops.simulator.ports import SimLog, SimMetrics
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import World
 from ops.submission.load import Plain
-from ops.submission.rows import opened
+from ops.submission.source import opened
 from ops.transfer.export import Asked, Export, PartFile
 from ops.transfer.importing import Import
 from shared.aws.copy import DynamoCopy

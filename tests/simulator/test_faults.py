@@ -11,8 +11,9 @@ import pytest
 
 from ops.simulator import scenario_file
 from ops.simulator.drive import Drive
-from ops.simulator.faults import Call, Chances, Die, Fail, Mix, Repeat, Stall, When
+from ops.simulator.faults import Call, Die, Fail, Repeat, Stall, When
 from ops.simulator.hosts import RECURSION_LIMIT, Hosting
+from ops.simulator.mix import Chances, Mix
 from ops.simulator.ports import VirtualClock
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.upstream import HiddenLimit, LimiterKind, Tail, UpstreamTruth, gate_of, retry_after_s

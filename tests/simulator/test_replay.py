@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from ops.cli import main
 from ops.simulator.kinds import shape_of
-from ops.simulator.measure import Bill
 from ops.simulator.recording import Columns, Recorded, Recording, read_recording
 from ops.simulator.replay import Options, Replay
 from ops.simulator.result import STABLE, Result
+from ops.simulator.waste import Bill
 from shared.domain.job import State
 from shared.pacer.cost import PRICES
 

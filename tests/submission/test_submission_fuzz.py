@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ops.submission.csv_rows import CsvShape
 from ops.submission.json_lines import Lines, fields_of
-from ops.submission.rows import FIELDS, Format, Row, due_ms, rows_of
+from ops.submission.rows import FIELDS, Row, due_ms
+from ops.submission.source import Format, rows_of
 from shared.domain.job import NewJob
 from shared.errors import InvalidInput
 

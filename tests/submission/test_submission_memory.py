@@ -15,7 +15,7 @@ import pytest
 from ops.simulator.sluice_world import SimSluice
 from ops.submission.csv_rows import CsvShape
 from ops.submission.load import KEPT_REFUSALS, Plain, Plan, Submission
-from ops.submission.rows import Format, Source
+from ops.submission.source import Format, Source
 from shared.domain.job import Created, Job
 from shared.domain.settings import ClassSettings, Settings
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ops.simulator.checks.rows import is_progress
-from ops.simulator.faults import Mix
 from ops.simulator.kinds import Duration, WorkKind
+from ops.simulator.mix import Mix
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import World
 from ops.submission.load import Plain
-from ops.submission.rows import opened
+from ops.submission.source import opened
 from ops.transfer.export import Asked, Export, PartFile
 from ops.transfer.importing import Import, Imported
 from shared.domain.job import NewJob, State
