@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ops.transfer.copying import LedgerCopy
 from shared.aws.clients import Clients
@@ -68,8 +70,7 @@ class NoLog:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsAccess:
+class AwsAccess(Struct, frozen=True, kw_only=True):
     """Resources by name from a CDK outputs file, or else from the SLUICE_ variables. Raises `ConfigError`."""
 
     config: Path | None

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SHIPPED: Final = "functions/requirements.txt"
@@ -23,8 +24,7 @@ TIME_S: Final = 20.0
 _UNREACHABLE: Final = ("requests.exceptions.", "Could not connect", "not redirecting")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What to say, whether it is a failure, and whether anything was looked up at all."""
 
     lines: tuple[str, ...]

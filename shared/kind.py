@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from shared.domain.job import Job
 from shared.domain.stats import INPUT_TOKENS, OUTPUT_TOKENS
-from shared.domain.values import frozen
 
 
-@frozen
-class Chunk:
+class Chunk(Struct, frozen=True, kw_only=True):
     """What a chunk gives back: the next cursor, or None when the job is finished, and a JSON-able output or None."""
 
     next_cursor: str | None

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from shared.domain.control import (
     Allowance,
     Control,
@@ -32,7 +34,6 @@ from shared.domain.ordering import Match, MatchStep, StepResult
 from shared.domain.settings import UpstreamSettings
 from shared.domain.stats import StatsWindow
 from shared.domain.upstream import Learned, Reservation
-from shared.domain.values import frozen
 from shared.domain.work_index import IndexPage
 
 RESERVED: Final = frozenset(
@@ -297,8 +298,7 @@ class Trigger(Protocol):
         ...
 
 
-@frozen
-class Ports:
+class Ports(Struct, frozen=True, kw_only=True):
     """The world, as one value that the host wires."""
 
     clock: Clock

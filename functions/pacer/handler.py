@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import structs
 
 from shared.aws.runtime import discreet
 from shared.aws.wiring import host
@@ -30,6 +31,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         deadline_ms=now_ms + context.get_remaining_time_in_millis(),
     )
     report = pace(here.ports, here.settings, settings, request)
-    counts = asdict(report.tick)
+    counts = structs.asdict(report.tick)
     del counts["plan"]
     return counts | {"executed": [tick.run_id for tick in report.executed]}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import caller, class_named, signed_if_changing
@@ -84,7 +84,7 @@ def _state(seen: Concurrency) -> dict[str, Any]:
         "job_class": seen.settings.name,
         "slots": seen.in_force,
         "configured": seen.settings.slots,
-        "override": None if seen.override is None else asdict(seen.override),
+        "override": None if seen.override is None else to_builtins(seen.override),
         "lanes": {lane.value: seen.lanes[lane].slots for lane in Lane},
         "agrees": seen.agrees,
     }
@@ -120,7 +120,7 @@ def _figures(before: Concurrency, word: SlotsOverride, *, dry_run: bool) -> dict
         "slots": slots,
         "was": before.in_force,
         "lanes": {lane.value: part for lane, part in use.parts(before.settings, slots).items()},
-        "override": asdict(word),
+        "override": to_builtins(word),
     }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import caller, class_named
@@ -87,7 +87,7 @@ def _ended(ground: Ground, steps: Sequence[Step], *, as_json: bool) -> int:
     ok = all(step.ok for step in steps)
     if as_json:
         report = {"job_class": ground.name, "kind": ground.job_class.kind, "ok": ok}
-        click.echo(json.dumps(report | {"steps": [asdict(step) for step in steps]}, ensure_ascii=False))
+        click.echo(json.dumps(report | {"steps": [to_builtins(step) for step in steps]}, ensure_ascii=False))
     else:
         click.echo(f"{ground.name}: {'all of it holds' if ok else 'it does NOT all hold'}")
     return 0 if ok else FAILED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, Final
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import class_named
@@ -80,7 +80,7 @@ def as_figures(line: TickLine, found: Explained | None) -> dict[str, Any]:
         "run_id": line.run_id,
         "at_ms": line.at_ms,
         "paused": line.paused,
-        "waiting": asdict(line.waiting),
+        "waiting": to_builtins(line.waiting),
         "budget": line.budget,
         "planned": None if plan is None else {"live": plan.live, "recovery": plan.recovery, "granted": plan.granted},
         "granted": line.granted,
@@ -90,7 +90,7 @@ def as_figures(line: TickLine, found: Explained | None) -> dict[str, Any]:
         "swept": line.swept,
         "binding": line.binding,
         "rate_binding": line.rate_binding,
-        "factors": None if plan is None else [asdict(factor) for factor in plan.factors],
+        "factors": None if plan is None else [to_builtins(factor) for factor in plan.factors],
     }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import class_named
@@ -60,7 +60,9 @@ def export(access: Access, *, out: str, names: Sequence[str], live: bool, with_p
         click.get_current_context().exit(INTERRUPTED)
     figures = {"file": out, "live": live, "resumed": run.resumed, "left_out": run.left_out, "classes": list(classes)}
     said = (
-        json.dumps(figures | asdict(counts), ensure_ascii=False) if as_json else _in_words(out, counts, run, live=live)
+        json.dumps(figures | to_builtins(counts), ensure_ascii=False)
+        if as_json
+        else _in_words(out, counts, run, live=live)
     )
     click.echo(said, err=out == PIPE)
 

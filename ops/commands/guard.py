@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from shared.operate.status import RemovedClass, removed_classes
@@ -34,7 +34,7 @@ def guard(access: Access, *, as_json: bool) -> None:
     found = removed_classes(access.ports(), deployed=access.deployed_classes(), configured=settings.classes)
     held = [each for each in found if not each.is_empty]
     if as_json:
-        click.echo(json.dumps({"removed": [asdict(each) for each in found], "refused": bool(held)}))
+        click.echo(json.dumps({"removed": [to_builtins(each) for each in found], "refused": bool(held)}))
     for each in held:
         click.echo(f"error: {refusal(each)}", err=True)
     if not held and not as_json:

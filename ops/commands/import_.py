@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, Final
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import caller, signed
@@ -87,10 +87,10 @@ def _errors(result: Imported) -> Iterator[str]:
 
 def _figures(result: Imported, *, dry_run: bool) -> dict[str, Any]:
     standings = {each.value: result.compared.standings[each] for each in Standing}
-    stopped = {name: asdict(flag) for name, flag in result.stopped.items()}
+    stopped = {name: to_builtins(flag) for name, flag in result.stopped.items()}
     written = {name: getattr(result, name) for name in ("created", "outputs", "payloads", "runs")}
     faults = {"faults": result.compared.faulty, "other_rows": result.other_rows}
-    return {"dry_run": dry_run, "lines": asdict(result.compared.counts), **standings, **written, **faults} | {
+    return {"dry_run": dry_run, "lines": to_builtins(result.compared.counts), **standings, **written, **faults} | {
         "stopped": stopped,
         "seconds": round(result.seconds, 3),
     }

@@ -9,12 +9,12 @@ import json
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import caller, class_named, signed
@@ -56,7 +56,7 @@ def list_(access: Access, *, job_class: str, limit: int, as_json: bool) -> None:
     ports = access.ports()
     found = list_dead(ports, settings, limit=limit)
     if as_json:
-        rows = [asdict(row) for row in found.rows]
+        rows = [to_builtins(row) for row in found.rows]
         click.echo(json.dumps({"class": settings.name, "total": found.total, "dead": rows}, ensure_ascii=False))
         return
     if not found.rows:
@@ -85,7 +85,7 @@ def show(access: Access, *, job_id: str, as_json: bool) -> None:
     settings = class_named(access.settings(), dead_job(ports, job_id).job_class)
     row = show_dead(ports, settings, job_id)
     if as_json:
-        click.echo(json.dumps(asdict(row), ensure_ascii=False))
+        click.echo(json.dumps(to_builtins(row), ensure_ascii=False))
     else:
         click.echo("\n".join(in_words(row, settings)))
 
@@ -241,7 +241,7 @@ class _Case:
                 "job_id": self.row.job_id,
                 "was": State.DEAD.value,
                 "is": state.value,
-                "changed": asdict(self.word),
+                "changed": to_builtins(self.word),
             }
             effects = [line.strip() for line in lines]
             click.echo(json.dumps({"dry_run": dry_run, **change, **more, "effects": effects}, ensure_ascii=False))

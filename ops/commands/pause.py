@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Final, TypeAlias
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import caller, class_named, signed
@@ -78,7 +78,7 @@ def _stop(
             click.echo("Waiting until no tick can admit any more ...", err=True)
         flag = stop(ports, settings.name, by=who, why=reason)
     if as_json:
-        change = {"job_class": settings.name, "dry_run": dry_run, name: asdict(flag)}
+        change = {"job_class": settings.name, "dry_run": dry_run, name: to_builtins(flag)}
         click.echo(json.dumps(change, ensure_ascii=False))
         return
     if dry_run:
@@ -132,10 +132,10 @@ def resume(access: Access, *, job_class: str, reason: str, by: str | None, dry_r
 
 
 def _figures(name: str, before: Control, flag: Flag, *, dry_run: bool) -> dict[str, object]:
-    was = None if before.pause is None else asdict(before.pause)
-    was_halted = None if before.halt is None else asdict(before.halt)
+    was = None if before.pause is None else to_builtins(before.pause)
+    was_halted = None if before.halt is None else to_builtins(before.halt)
     ended = {"pause": None, "halt": None, "was": was, "was_halted": was_halted}
-    return {"job_class": name, "dry_run": dry_run, **ended, "resumed": asdict(flag)}
+    return {"job_class": name, "dry_run": dry_run, **ended, "resumed": to_builtins(flag)}
 
 
 def _lines(name: str, before: Control, flag: Flag) -> list[str]:
@@ -210,7 +210,7 @@ def _switch(
     else:
         flag = switches.switch_webhook(ports, names, closed=closed, by=who, why=reason)
     if as_json:
-        switched = {"classes": names, "webhook_closed": closed, "webhook_switched": asdict(flag)}
+        switched = {"classes": names, "webhook_closed": closed, "webhook_switched": to_builtins(flag)}
         click.echo(json.dumps({"dry_run": dry_run, **switched}, ensure_ascii=False))
         return
     if dry_run:

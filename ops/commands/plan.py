@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ops.access import Access
 from ops.commands.choice import class_named
@@ -23,8 +24,7 @@ _REQUIRED: Final = ("pending", "slots", "service")
 _DEFAULTS: Final = {"arrivals": 0.0, "share": 1.0, "calls": 1.0, "interval": 60.0}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _Question(Struct, frozen=True, kw_only=True):
     """The numbers by option, and what of the class says whether this is the right tool and what a job costs.
 
     `unknown` is what could not be asked, in sentences.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import caller, class_named, signed
@@ -54,8 +54,11 @@ def rate(
     if not dry_run:
         switches.set_rate(ports, name, word)
     if as_json:
-        said = {"rate_override": None if per_s is None else asdict(word), "was": None if was is None else asdict(was)}
-        change = {"job_class": name, "dry_run": dry_run, **said, "changed": asdict(word.flag)}
+        said = {
+            "rate_override": None if per_s is None else to_builtins(word),
+            "was": None if was is None else to_builtins(was),
+        }
+        change = {"job_class": name, "dry_run": dry_run, **said, "changed": to_builtins(word.flag)}
         click.echo(json.dumps(change, ensure_ascii=False))
         return
     if dry_run:

@@ -6,11 +6,12 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from ops.commands.out_file import check_out, write_out
 from ops.simulator.kinds import CHUNK_TOKENS
@@ -128,7 +129,7 @@ def as_figures(result: Result, bill: Bill, recording: Recording) -> dict[str, An
         "refused_per_job_usd": bill.refused_usd / done,
         "repeated_per_job_usd": bill.repeated_usd / done,
     }
-    rest = {name: value for name, value in asdict(bill).items() if not name.endswith("_usd")}
+    rest = {name: value for name, value in to_builtins(bill).items() if not name.endswith("_usd")}
     about = {
         "rows": len(recording.rows),
         "span_s": recording.span_s,

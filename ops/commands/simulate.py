@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
+from msgspec import to_builtins
 
 from ops.commands.out_file import check_out, write_out
 from ops.simulator import scenario_file, shares
@@ -250,7 +250,7 @@ def simulate_seeds(name: str, seeds: range, policies: Sequence[str], state: Path
 def simulate_shares(seeds: range, *, as_json: bool) -> int:
     found = {seed: shares.measure(seed) for seed in seeds}
     missed = [(seed, said) for seed, figures in found.items() for said in figures.missed]
-    spread = spreads(shares.EXPECT, {seed: asdict(figures) for seed, figures in found.items()})
+    spread = spreads(shares.EXPECT, {seed: to_builtins(figures) for seed, figures in found.items()})
     failed = sorted({seed for seed, _ in missed})
     if as_json:
         summary = {"seed": seeds[0], "seeds": len(seeds), "failed": failed}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any, Final
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.commands.choice import class_named
@@ -55,12 +55,12 @@ def as_figures(each: ClassStatus) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "class": each.job_class,
         "state": each.state,
-        "pause": None if each.pause is None else asdict(each.pause),
-        "halt": None if each.halt is None else asdict(each.halt),
-        "rows": None if each.rows is None else asdict(each.rows) | {"pending": each.rows.pending},
-        "rate_override": None if each.rate is None else asdict(each.rate),
-        "slots_override": None if each.slots is None else asdict(each.slots),
-        "recovery": None if each.stage is None else asdict(each.stage) | {"share": each.stage.share},
+        "pause": None if each.pause is None else to_builtins(each.pause),
+        "halt": None if each.halt is None else to_builtins(each.halt),
+        "rows": None if each.rows is None else to_builtins(each.rows) | {"pending": each.rows.pending},
+        "rate_override": None if each.rate is None else to_builtins(each.rate),
+        "slots_override": None if each.slots is None else to_builtins(each.slots),
+        "recovery": None if each.stage is None else to_builtins(each.stage) | {"share": each.stage.share},
         "rate_per_s": None if tick is None else tick.rate_per_s,
         "rate_binding": None if tick is None else tick.rate_binding,
         "budget": None if tick is None else tick.budget,
@@ -106,7 +106,7 @@ def slots_in_words(word: SlotsOverride, configured: int) -> str:
 def cost_figures(cost: Spending) -> dict[str, Any]:
     """US dollars of the ticks that control remembers; the parts add up to the total, and waste is a part of it."""
     return {
-        **asdict(cost),
+        **to_builtins(cost),
         "total_usd": cost.total_usd,
         "per_job_usd": cost.per_job_usd,
         "prices_as_of": PRICES.as_of,

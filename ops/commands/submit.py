@@ -6,10 +6,10 @@ import json
 import sys
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from ops.access import Access
 from ops.submission.csv_rows import PART, CsvShape
@@ -119,6 +119,6 @@ def _delimiter(asked: str | None, file: str) -> str:
 
 
 def _as_json(summary: Summary) -> dict[str, Any]:
-    figures = asdict(summary)
+    figures: dict[str, Any] = to_builtins(summary)
     refusals = [{"line": each.position, "field": each.field, "reason": each.reason} for each in summary.refusals]
     return {"jobs": summary.jobs} | figures | {"outcome": summary.outcome.value, "refusals": refusals}

@@ -6,11 +6,11 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 import click
+from msgspec import to_builtins
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -81,7 +81,7 @@ def _view(*, as_json: bool) -> Iterator[_Show]:
 
 
 def _figures(seen: Watched) -> dict[str, Any]:
-    return {"at_ms": seen.at_ms, **as_figures(seen.status), "ticks": [asdict(each) for each in seen.ticks]}
+    return {"at_ms": seen.at_ms, **as_figures(seen.status), "ticks": [to_builtins(each) for each in seen.ticks]}
 
 
 def line(seen: Watched) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ops.drill.ground import Ground, check
 from shared.domain.control import SlotsOverride, slots_in_force

@@ -17,12 +17,12 @@ import json
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
@@ -43,8 +43,7 @@ class Missing(StrEnum):
     NOT_BREACHING = "notBreaching"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """One value that was published. Two samples belong to one metric only if all dimensions are the same."""
 
     namespace: str
@@ -54,8 +53,7 @@ class Sample:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmRule:
+class AlarmRule(Struct, frozen=True, kw_only=True):
     """One deployed alarm. `m` of the newest `n` data points have to breach."""
 
     namespace: str

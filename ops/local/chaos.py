@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from ops.local import processes
 from ops.local.stage import Stage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
+class Kill(Struct, frozen=True, kw_only=True):
     """A worker process died while the upstream was working on `key` for it; nobody was there to take the answer."""
 
     pid: int

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.job import NewJob
 
 SHORT_BYTES: Final = (900, 2_600)
@@ -168,8 +170,7 @@ declared_chunk_s = 1.0
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Struct, frozen=True, kw_only=True):
     """How much of everything. The defaults are what `make demo` shows; tests take less."""
 
     seed: int = 7

@@ -14,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from botocore.config import Config
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ops.local import processes
 from ops.local.emulator import ACCOUNT, REGION, ROOT, Emulator
@@ -75,8 +76,7 @@ def deploy(emulator: Emulator, config: Path, *, say: Callable[[str], None] = lam
 UPSTREAM_START_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """A running system, as its operator sees it."""
 
     emulator: Emulator

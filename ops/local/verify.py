@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from msgspec import Struct
+
 from functions.worker.kinds.replay_summary import SEGMENT_BYTES
 from ops.local.chaos import Kill
 from ops.local.scenario import UPSTREAM, Replay, segment_count
@@ -144,8 +146,7 @@ def _summary_objects(stage: Stage) -> int:
 ETA_TOLERANCE: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEvidence:
+class JobEvidence(Struct, frozen=True, kw_only=True):
     """One job: what it should have come to, and what is there. `finished_ms` is when its last effect was made."""
 
     job_id: str
@@ -159,8 +160,7 @@ class JobEvidence:
     finished_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EtaClaim:
+class EtaClaim(Struct, frozen=True, kw_only=True):
     """What a tick said at `at_ms`, and the time until nothing that waited then was unfinished."""
 
     said_s: float
@@ -171,8 +171,7 @@ class EtaClaim:
         return abs(self.said_s - self.true_s) / max(self.true_s, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """Everything that the judgement rests on."""
 
     jobs: Sequence[JobEvidence]
@@ -186,8 +185,7 @@ class Evidence:
     tick_s: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     name: str
     holds: bool
     detail: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
+from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -17,8 +17,7 @@ from shared.pacer.forecast import DrainState, Eta
 PLAIN_EVERY_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Sight(Struct, frozen=True, kw_only=True):
     """One look at the drain. `at_s` counts from the demo's start; `rate_per_s` is finished jobs."""
 
     at_s: float

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, structs
 
 from shared.domain.json_text import kind_of
 from shared.errors import InvalidInput
@@ -15,8 +16,7 @@ from shared.errors import InvalidInput
 _EXPECTED: Final = "a result that `simulate --out` or `replay --out` wrote"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(Struct, frozen=True, kw_only=True):
     """What one tick saw and did. Times in seconds from the run's beginning, rates in calls per second.
 
     An `eta_said_s` of None is a tick that said nothing: nothing measured yet, paused, or it will not drain.
@@ -41,8 +41,7 @@ class Tick:
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Struct, frozen=True, kw_only=True):
     """`figures` are the stable keys and whatever else was there; `ticks` are in the order of time, and none of a policy
     that has no ticks."""
 
@@ -105,7 +104,7 @@ def _tick(at: str, entry: object) -> Tick:
     if not isinstance(entry, dict):
         raise InvalidInput(at, got=kind_of(entry), expected="an object")
     values: dict[str, Any] = {}
-    for each in fields(Tick):
+    for each in structs.fields(Tick):
         value = entry.get(each.name)
         if each.name == "paused":
             values["paused"] = value is True

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from ops.simulator.scenario import CLASS, Scenario, Source
 from ops.simulator.world import START_MS, World
@@ -17,8 +18,7 @@ _BATCH: Final = 500
 """Jobs of a backlog that are there from the beginning are handed in together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(Struct, frozen=True, kw_only=True):
     """A job at the moment when it is handed in."""
 
     at_ms: int

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+
 from ops.simulator.checks.suite import Suite
 from ops.simulator.faults import Call, CrashAt, When
 from ops.simulator.kinds import Duration, WorkKind
@@ -37,8 +39,7 @@ _LATER_MS: Final = 70_000
 _CLASS: Final = "work"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Small:
+class Small(Struct, frozen=True, kw_only=True):
     """A world to crash in: so many jobs, in as many matches, of as many chunks, each chunk of so many milliseconds.
 
     `later` jobs more come after the first tick, which has left room for them: they spend live allowance.

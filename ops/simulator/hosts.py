@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ops.simulator.world import Invocation, Outcome, World
 from shared.domain.messages import Delivery
@@ -23,8 +24,7 @@ POLL_MS: Final = 20
 RECURSION_LIMIT: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MappingFaults:
+class MappingFaults(Struct, frozen=True, kw_only=True):
     """Chances per batch. A duplicate runs the same deliveries in a second invocation, at the same time or up to
     `late_ms` later (TRAPS 11); a throttled batch is received and never run, which burns its receives (TRAPS 10)."""
 
@@ -33,8 +33,7 @@ class MappingFaults:
     throttled: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hosting:
+class Hosting(Struct, frozen=True, kw_only=True):
     """How functions are run. A container that rested for longer than `warm_ms` is gone, and its successor needs
     `cold_start_ms` before it begins. Unless allowed, a chain of `RECURSION_LIMIT` workers is stopped (TRAPS 15)."""
 
@@ -172,8 +171,7 @@ class EventSourceMapping:
             self.poke()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleFaults:
+class ScheduleFaults(Struct, frozen=True, kw_only=True):
     """A schedule fires late, twice or not at all; the scheduled time it names is right every time (TRAPS 25)."""
 
     late_ms: tuple[int, int] = (0, 0)

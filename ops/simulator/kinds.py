@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from msgspec import Struct
+
 from ops.simulator.recording import Recorded
 from ops.simulator.world import Crash, World
 from shared.domain.job import Job
@@ -52,8 +54,7 @@ class SimKind:
         return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duration:
+class Duration(Struct, frozen=True, kw_only=True):
     """Milliseconds drawn from `ms`, and for a `tail_share` of the draws from `tail_ms`."""
 
     ms: tuple[int, int]

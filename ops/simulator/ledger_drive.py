@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ops.simulator.arrivals import Arrivals
 from ops.simulator.checks.rows import OneEffect
@@ -33,8 +35,7 @@ _TIMES: Final = ("due_ms", "eligible_ms", "created_ms", "sent_at_ms", "hand_unti
 _ROUNDS_MS: Final = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedClass:
+class ExportedClass(Struct, frozen=True, kw_only=True):
     """One class of an export, whole: as of `at_ms`."""
 
     at_ms: int

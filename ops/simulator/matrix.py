@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import Final
+
+from msgspec import Struct
 
 from ops.simulator.drive import run_paced
 from ops.simulator.result import Result
@@ -31,8 +32,7 @@ EXPECT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """One combination. A window's length is one second, without any burst: the strictest that its kind can be."""
 
     limiter: LimiterKind

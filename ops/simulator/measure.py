@@ -12,6 +12,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from ops.simulator.checks.checker import Checker
 from ops.simulator.checks.rows import is_progress
 from ops.simulator.kinds import ChunkStart
@@ -25,8 +27,7 @@ from shared.memory.ledger import Step
 from shared.pacer.cost import Usage, index_read_units, read_units, write_units
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PortCounts:
+class PortCounts(Struct, frozen=True, kw_only=True):
     """Write requests and reads of the ledger by name, rows that its index showed, permits asked for, queue requests,
     invocations and their time. `output`: the chunks gave one."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ops.simulator.faults import Call, Die, Fail, Fault, Repeat, Stall, When
 from ops.simulator.hosts import MappingFaults, ScheduleFaults
@@ -45,8 +47,7 @@ _LONG_STALL_MS: Final = 1_200_000
 _RETENTION_MS: Final = 120_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chances:
+class Chances(Struct, frozen=True, kw_only=True):
     """Per port call, batch, message or tick, whatever the fault is about."""
 
     die: float

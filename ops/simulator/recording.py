@@ -17,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from msgspec import Struct
+
 from ops.submission.json_lines import MAX_LINE_BYTES, Lines, NumberedLine
 from shared.domain.config_rules import did_you_mean, dotted, shown
 from shared.domain.json_text import kind_of
@@ -46,8 +48,7 @@ _MILLISECONDS_FROM: Final = 1e11
 """As seconds this is the year 5138, as milliseconds 1973: a number above it is taken as milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class Columns(Struct, frozen=True, kw_only=True):
     """Which column is what. A dot leads into an object of a JSON line: `payload.tokens`.
 
     `tokens` are one or two columns: what goes into the upstream, and what comes out of it.
@@ -58,8 +59,7 @@ class Columns:
     match: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """One row of a recording: a job. `match` is None where the recording has none: the job is a match of its own."""
 
     line: int
@@ -73,8 +73,7 @@ class Recorded:
         return self.at_us // 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(Struct, frozen=True, kw_only=True):
     """In the order of time. `notes` say what was not as it should be and what was done about it."""
 
     name: str

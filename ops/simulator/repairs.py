@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from ops.simulator.sluice_world import SimSluice
 from shared.domain.job import Flag, Job, NewJob, State
@@ -31,8 +32,7 @@ class Word(StrEnum):
     REPLACE = "replace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """The rows that have not ended: dead ones, those that a dead one of their match holds, and the free ones."""
 
     dead: int

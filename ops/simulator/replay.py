@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ops.simulator.arrivals import Arrival, Arrivals
 from ops.simulator.drive import Drive, result_of
@@ -33,8 +34,7 @@ _HEADROOM: Final = 1.5
 _MUST_HOLD: Final = ("over_budget_ticks", "duplicate_effects", "redone_chunks", "lost")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """What a replay is asked for. `limit_per_s` is what the upstream declares, and what it keeps to."""
 
     limit_per_s: float
@@ -43,8 +43,7 @@ class Options:
     chunk_tokens: int = CHUNK_TOKENS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedScenario(Scenario):
+class RecordedScenario(Scenario, Struct, frozen=True, kw_only=True):
     """A scenario whose jobs come from a recording; what is declared is what a first measurement of it would find."""
 
     mean_chunks: float

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from msgspec import Struct
+
 from ops.simulator.kinds import ChunkStart
 from ops.simulator.scenario import Scenario
 from ops.simulator.upstream import SimUpstream
@@ -20,8 +22,7 @@ from shared.domain.job import State
 from shared.memory.ledger import MemoryLedger, Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Every figure is a function of the settings, the seed and the faults: two runs of one seed are equal."""
 
     seed: int

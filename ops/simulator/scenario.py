@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ops.simulator.hosts import Hosting, ScheduleFaults
 from ops.simulator.kinds import Duration
@@ -24,8 +26,7 @@ _COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
+class Truth(Struct, frozen=True, kw_only=True):
     """What the upstream really does. None: as declared."""
 
     limiter: LimiterKind = LimiterKind.TOKEN_BUCKET
@@ -41,8 +42,7 @@ class Truth:
     """(second, calls per second from then on)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What one chunk is: its calls, then its duration."""
 
     calls_per_chunk: int = 1
@@ -55,8 +55,7 @@ class Work:
         return Duration(ms=self.chunk_ms, tail_share=self.tail_share, tail_ms=self.tail_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """Cold starts, how long a call takes to arrive beyond its instant, and recursive-loop detection."""
 
     cold_start_ms: tuple[int, int] = (0, 0)
@@ -64,8 +63,7 @@ class Host:
     recursion_allowed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticks:
+class Ticks(Struct, frozen=True, kw_only=True):
     """How the schedule misbehaves."""
 
     late_ms: tuple[int, int] = (0, 0)
@@ -73,8 +71,7 @@ class Ticks:
     miss: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """`mix`: every fault there is, with chances drawn from the seed. Kills hit running workers at random moments."""
 
     kills_per_minute: float = 0.0
@@ -83,8 +80,7 @@ class Trouble:
     """0: to the end of the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where jobs come from: `count` of them evenly from `from_s` to `to_s`, or `per_s` at random moments.
 
     A source without an end (`to_s` 0 beside `per_s`) goes on until the jobs of all others are finished.
@@ -108,8 +104,7 @@ class Source:
         return self.per_s > 0 and self.to_s == 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """What an operator does at a second of the run: `pause`, `resume`, or `repair` (a word on every dead job, then and
     in rounds from then on)."""
 
@@ -117,8 +112,7 @@ class Event:
     do: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class Expectation(Struct, frozen=True, kw_only=True):
     """A figure of the result that must hold under our own policy."""
 
     figure: str
@@ -132,8 +126,7 @@ class Expectation:
         return f"{self.figure} {self.compare} {self.number:g}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Struct, frozen=True, kw_only=True):
     name: str
     about: str
     job_class: Mapping[str, Any]

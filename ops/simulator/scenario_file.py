@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Final, NoReturn
+
+from msgspec import structs
 
 from ops.simulator.result import FIGURES
 from ops.simulator.scenario import Event, Expectation, Host, Scenario, Source, Ticks, Trouble, Truth, Work
@@ -256,7 +257,7 @@ class _Reader:
             self._values(self._table(table, f"{key}[{position}]"), rules, f"{key}[{position}]")
             for position, table in enumerate(tables, 1)
         ]
-        needed = {each.name for each in fields(Event) if each.default is MISSING} if key == "events" else set()
+        needed = {each.name for each in structs.fields(Event) if each.required} if key == "events" else set()
         for position, values in enumerate(read, 1):
             for name in sorted(needed - set(values)):
                 self._stop(f"{key}[{position}].{name}", "nothing", rules[name].expected)

@@ -16,6 +16,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from ops.simulator.drive import PACED, Drive, result_of
 from ops.simulator.measure import median
 from ops.simulator.policies import run_policy
@@ -23,8 +25,7 @@ from ops.simulator.result import Result
 from ops.simulator.scenario import Expectation, Scenario
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """`worst` was measured at `seed`, as the expectation counts; None is a run in which the figure does not apply, or
     what was waited for never came, and counts as worse than any number. `median` is of those that have one."""
 
@@ -60,8 +61,7 @@ _FEW: Final = 200
 """So many seeds are dealt out one by one: a run may take half a minute, and no processor should wait for another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedResult:
+class SeedResult(Struct, frozen=True, kw_only=True):
     """One seed: what broke, in words, how many port calls were judged, and the figures that something is expected of.
 
     A run that raised has no figures.

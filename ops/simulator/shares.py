@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+from msgspec import Struct, to_builtins
 
 from ops.simulator.hosts import ScheduleFaults
 from ops.simulator.measure import per_1000
@@ -103,8 +104,7 @@ class Pair:
         return found["small"] / max(1, sum(found.values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFigures:
+class ShareFigures(Struct, frozen=True, kw_only=True):
     """`points_off`: percentage points between a class's share and what it had of the calls, over the worst 5 minutes in
     which both have work. `used`: the part of the limit that the two used there, at least.
 
@@ -123,7 +123,7 @@ class ShareFigures:
     @property
     def missed(self) -> list[str]:
         """What is promised of shares and does not hold; empty for a good seed."""
-        values = asdict(self)
+        values = to_builtins(self)
         return [f"{each}: got {values[each.figure]}" for each in EXPECT if not each.holds(values[each.figure])]
 
 

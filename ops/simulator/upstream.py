@@ -17,6 +17,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from ops.simulator.world import World
 from shared.domain.settings import Consequence, UpstreamSettings
 from shared.errors import QuotaExhausted, Refused, UpstreamFailed, UpstreamHeld, UpstreamRejected
@@ -31,8 +33,7 @@ class LimiterKind(StrEnum):
     SLIDING_WINDOW = "sliding_window"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenLimit:
+class HiddenLimit(Struct, frozen=True, kw_only=True):
     """Calls per second as a step function: `per_s` until the first change, which is at a time in milliseconds."""
 
     per_s: float
@@ -148,16 +149,14 @@ StatusHook: TypeAlias = Callable[[str, int], int | None]
 """(idempotency key, now_ms) -> a status to answer with instead, or None."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class Tail(Struct, frozen=True, kw_only=True):
     """The slow ones: this share of the calls takes a time from `ms` instead."""
 
     share: float
     ms: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamTruth:
+class UpstreamTruth(Struct, frozen=True, kw_only=True):
     """What the upstream really does, which may differ from what was declared of it.
 
     `limit_per_s` holds until the first of `changes` (at a time in milliseconds). `bucket_calls` is the burst: None is

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ops.simulator.drive import Drive
 from ops.simulator.kinds import Shape, Work
@@ -14,8 +15,7 @@ from ops.simulator.upstream import OK
 from shared.pacer.cost import REFUSED_CALL, REPEATED_CHUNK, Prices, Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class Bill(Struct, frozen=True, kw_only=True):
     """US dollars: total = useful + refused + repeated. A repeated call is taken to be billed again by the upstream."""
 
     total_usd: float

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from greenlet import getcurrent, greenlet
+from msgspec import Struct
 
 from ops.simulator.faults import Call, Die, Fail, Fault, FaultHook, Repeat, Stall, When
 
@@ -70,8 +71,7 @@ class Task:
     then: Action | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(Struct, frozen=True, kw_only=True):
     """How long a port call takes, half of it before its effect: a number, or a range to draw from, per point."""
 
     default_ms: int | tuple[int, int] = 5

@@ -6,8 +6,9 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from ops.submission.json_lines import MAX_LINE_BYTES, NumberedLine
 from ops.submission.rows import FIELDS, Row, new_job
@@ -22,8 +23,7 @@ _REQUIRED: Final = ("job_id", "job_class", "match_id", "payload")
 _OPTIONAL: Final = ("due", "priority")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvShape:
+class CsvShape(Struct, frozen=True, kw_only=True):
     """`columns` maps a field, or a part of the payload, to its column. A field that it leaves out has its own name."""
 
     columns: Mapping[str, str] = field(default_factory=dict)

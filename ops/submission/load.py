@@ -17,6 +17,7 @@ from itertools import count
 from types import FrameType, TracebackType
 from typing import Final, Protocol, Self, TextIO
 
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -193,8 +194,7 @@ class Summary:
         return self.created + self.existing + self.refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """How the input is to be read and submitted."""
 
     file_format: Format

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from msgspec import Struct
 
 from shared.domain.config_rules import did_you_mean, shown
 from shared.domain.job import NewJob
@@ -29,8 +30,7 @@ _LONGEST_DUE: Final = 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """One job as the line with this number says it, or what is wrong with that line."""
 
     number: int

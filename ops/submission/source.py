@@ -7,10 +7,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from msgspec import Struct
 
 from ops.submission.csv_rows import CsvShape, csv_rows
 from ops.submission.json_lines import Lines, json_rows
@@ -25,8 +26,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """An open stream. `size_bytes` is None where nobody knows: a pipe."""
 
     name: str

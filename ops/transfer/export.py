@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ops.submission.load import Interrupts, Meter
 from ops.transfer.copying import LedgerCopy
@@ -38,7 +40,6 @@ from shared.domain.control import Control, Run, RunState
 from shared.domain.job import MAX_PAYLOAD_BYTES, Job, State
 from shared.domain.records import Record, RecordPage, StoredOutput, StoredRate
 from shared.domain.settings import Settings
-from shared.domain.values import frozen
 from shared.errors import InvalidInput, LedgerUnavailable, Retryable
 from shared.ports import Ports
 from shared.steps.counting import count_inflight
@@ -47,8 +48,7 @@ from shared.steps.turns import HANDOVER_LEASE_MS
 _EXPECTED: Final = "a new file in a directory that can be written to"
 
 
-@frozen
-class Reached:
+class Reached(Struct, frozen=True, kw_only=True):
     """How far an export is: what has been written, and where the ledger is to be read from. Saved after each page.
 
     `whole`: the last page is written. `resume` is None then, too, as it is before the first one. `left_out`: jobs that
@@ -160,8 +160,7 @@ _PAYLOADS_REMEMBERED: Final = 50_000
 _SETTLED: Final = "a class that is paused or halted, with nothing in flight: python -m ops halt CLASS. Or --live"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """Which classes, and how. `payloads`: large ones go along, and do not stay behind as pointers."""
 
     classes: tuple[str, ...]

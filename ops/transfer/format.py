@@ -24,17 +24,18 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
+
 from shared.domain.control import Control, Run
 from shared.domain.job import Flag, Job
 from shared.domain.json_text import kind_of
 from shared.domain.records import Record, StoredOutput, StoredRate
-from shared.domain.values import frozen
 from shared.errors import InvalidInput
 
 Value = TypeVar("Value")
@@ -42,8 +43,8 @@ Value = TypeVar("Value")
 
 def to_plain(value: object, *, without: frozenset[str] = frozenset()) -> Any:
     """Objects, arrays, strings, numbers. Fields that are None are left out: they read as None again."""
-    if is_dataclass(value) and not isinstance(value, type):
-        found = {each.name: getattr(value, each.name) for each in fields(value) if each.name not in without}
+    if isinstance(value, Struct):
+        found = {name: getattr(value, name) for name in value.__struct_fields__ if name not in without}
         return {name: to_plain(inner) for name, inner in found.items() if inner is not None}
     if isinstance(value, (list, tuple)):
         return [to_plain(inner) for inner in value]
@@ -63,7 +64,7 @@ def from_plain(cls: type[Value], plain: object, *, at: str) -> Value:
     for name, (hint, each) in hints.items():
         if name in plain:
             found[name] = _read(hint, plain[name], at=f"{at}.{name}")
-        elif each.default is MISSING and each.default_factory is MISSING:
+        elif each.required:
             if NoneType not in get_args(hint):
                 raise InvalidInput(f"{at}.{name}", got="nothing", expected=_said(hint))
             found[name] = None
@@ -74,9 +75,9 @@ def from_plain(cls: type[Value], plain: object, *, at: str) -> Value:
 
 
 @cache
-def _hints(cls: Any) -> dict[str, tuple[Any, Field[Any]]]:
+def _hints(cls: Any) -> dict[str, tuple[Any, structs.FieldInfo]]:
     hints = get_type_hints(cls)
-    return {each.name: (hints[each.name], each) for each in fields(cls)}
+    return {each.name: (hints[each.name], each) for each in structs.fields(cls)}
 
 
 def _read(hint: Any, plain: object, *, at: str) -> Any:
@@ -88,7 +89,7 @@ def _read(hint: Any, plain: object, *, at: str) -> Any:
     if NoneType in options:
         (hint,) = (each for each in options if each is not NoneType)
         return None if plain is None else _read(hint, plain, at=at)
-    if is_dataclass(hint):
+    if issubclass(hint, Struct):
         return from_plain(cast("type[Any]", hint), plain, at=at)
     if issubclass(hint, StrEnum):
         return _member(hint, plain, at=at)
@@ -128,8 +129,7 @@ LOCK: Final = frozenset({"lock_owner", "lock_run_id", "lock_until_ms"})
 """Of control, and of no use elsewhere: who ticks there does not tick here."""
 
 
-@frozen
-class ClassThen:
+class ClassThen(Struct, frozen=True, kw_only=True):
     """A class at the beginning or at the end of an export: who stopped it, and how many rows were in flight."""
 
     name: str
@@ -142,8 +142,7 @@ class ClassThen:
         return (self.pause is not None or self.halt is not None) and self.in_flight == 0
 
 
-@frozen
-class Header:
+class Header(Struct, frozen=True, kw_only=True):
     """`source` names the table. `live`: rows moved while they were read. `payloads`: large ones are in the file."""
 
     format: int
@@ -158,8 +157,7 @@ class Header:
         return [each.name for each in self.classes]
 
 
-@frozen
-class StoredPayload:
+class StoredPayload(Struct, frozen=True, kw_only=True):
     """A large payload: the object `payload_key` of the jobs that follow."""
 
     key: str
@@ -180,8 +178,7 @@ WORDS: Final[dict[str, type[FileRecord]]] = {
 _WORD_OF: Final = {cls: word for word, cls in WORDS.items()}
 
 
-@frozen
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """Lines by what is on them."""
 
     job: int = 0
@@ -197,11 +194,10 @@ class Tally:
 
     @property
     def lines(self) -> int:
-        return sum(getattr(self, each.name) for each in fields(self))
+        return sum(structs.astuple(self))
 
 
-@frozen
-class End:
+class End(Struct, frozen=True, kw_only=True):
     at_ms: int
     digest: str
     classes: tuple[ClassThen, ...]

@@ -16,8 +16,8 @@ import botocore.session
 from botocore import exceptions as sdk
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from msgspec import Struct
 
-from shared.domain.values import frozen
 from shared.errors import Retryable
 
 MakeClient: TypeAlias = Callable[[str, Config], Any]
@@ -26,8 +26,7 @@ POOL_CONNECTIONS: Final = 64
 """Claims run in parallel; a pool smaller than the threads would open and drop a connection per call."""
 
 
-@frozen
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     """How long one client may take, all attempts included."""
 
     connect_s: float

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 from shared.aws import keys
 from shared.aws.keys import PARTITION, POSITION, Attribute, Item
@@ -22,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def encode(value: object) -> Attribute:
-    """Any value of the domain: text, numbers, flags, enums, mappings, sequences, dataclasses, None."""
+    """Any value of the domain: text, numbers, flags, enums, mappings, sequences, structs, None."""
     attribute = _scalar(value)
     if attribute is not None:
         return attribute
@@ -30,8 +31,8 @@ def encode(value: object) -> Attribute:
         return {"M": {str(name): encode(inner) for name, inner in value.items()}}
     if isinstance(value, (list, tuple)):
         return {"L": [encode(inner) for inner in value]}
-    if is_dataclass(value):
-        return {"M": {field.name: encode(getattr(value, field.name)) for field in fields(value)}}
+    if isinstance(value, Struct):
+        return {"M": {name: encode(getattr(value, name)) for name in value.__struct_fields__}}
     raise TypeError(f"a {type(value).__name__} cannot be stored")
 
 
@@ -79,8 +80,7 @@ def load(cls: type[Value], item: Item, **given: object) -> Value:
 
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
-    names = {field.name for field in fields(cls)}
-    return {name: hint for name, hint in get_type_hints(cls).items() if name in names}
+    return {name: hint for name, hint in get_type_hints(cls).items() if name in cls.__struct_fields__}
 
 
 # -- jobs

@@ -22,7 +22,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -364,7 +363,7 @@ class Rates:
         return None if item is None else load(Learned, item)
 
     def store_learned(self, upstream: str, learned: Learned, *, before: Learned | None) -> bool:
-        values: dict[str, Any] = {each.name: getattr(learned, each.name) for each in fields(learned)}
+        values: dict[str, Any] = {name: getattr(learned, name) for name in learned.__struct_fields__}
         request = update_of(
             keys.learned(upstream),
             values=present(values),

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from botocore.exceptions import ClientError
+from msgspec import Struct
 
 from shared.aws.clients import Clients, answered, cancellation_codes, code_of, is_conflict
 from shared.aws.keys import Attribute, Item
-from shared.domain.values import frozen
 from shared.errors import LedgerUnavailable, StorageUnavailable
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
@@ -29,15 +29,13 @@ PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
 CONDITION_FAILED: Final = "ConditionalCheckFailed"
 
 
-@frozen
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """The condition held. `item` is what the request asked to see of the row."""
 
     item: Item
 
 
-@frozen
-class Unmet:
+class Unmet(Struct, frozen=True, kw_only=True):
     """The condition did not hold for the row as it is in `old`; empty if there is none."""
 
     old: Item

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from shared.aws.blobs import S3Blobs
 from shared.aws.clients import HASTY_LEDGER, Clients
 from shared.aws.ledger import DynamoLedger
@@ -40,7 +42,6 @@ from shared.domain.settings import (
     Settings,
     UpstreamApi,
 )
-from shared.domain.values import frozen
 from shared.errors import ConfigError
 from shared.ports import Log, Ports
 from shared.webhook.answer import Door, Witness
@@ -49,8 +50,7 @@ from shared.webhook.tokens import Tokens
 # -- the environment
 
 
-@frozen
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """What a deployment tells its functions: names and addresses, never a secret.
 
     `pacer` and `secret` (its name) are there only for the webhook and for the function that rotates its secret.
@@ -107,8 +107,7 @@ def _read_lanes(at: tuple[str, ...], value: object, faults: list[str]) -> dict[L
     return {lane: str(value.get(lane)) for lane in Lane}
 
 
-@frozen
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """What a handler needs: the settings, the world, the queue's own reading of an event's records, and the clients for
     what is no port: a table of the game's."""
 

@@ -10,10 +10,12 @@ import json
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, field, fields
+from dataclasses import field
 from datetime import date, datetime, time
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
+
+from msgspec import NODEFAULT, structs
 
 from shared.domain.job import Lane
 from shared.domain.settings import (
@@ -216,7 +218,7 @@ class Section:
     defaults: Mapping[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        found = {each.name: each.default for each in fields(self.target) if each.default is not MISSING}
+        found = {each.name: each.default for each in structs.fields(self.target) if each.default is not NODEFAULT}
         object.__setattr__(self, "defaults", {key: found[key] for key in self.rules if key in found})
 
 

@@ -7,21 +7,21 @@ Runs, the class lock and what control remembers between ticks (rule 5; DESIGN se
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import isfinite
 from typing import Final, TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from shared.domain.job import MINUTE_MS, Flag, LaneCounts
-from shared.domain.values import frozen
 
 BY_OPERATOR: Final = "set by an operator"
 """An override as the source of a number."""
 
 
-@frozen
-class RateOverride:
+class RateOverride(Struct, frozen=True, kw_only=True):
     """An upper bound of a class's rate, in jobs per second. `until_ms` None: until somebody clears it.
 
     `rate_per_s` None: somebody did. The flag then says who, and nothing is bound.
@@ -45,8 +45,7 @@ def rate_bound(override: RateOverride | None, *, now_ms: int) -> float | None:
     return override.rate_per_s if override is not None and override.holds(now_ms) else None
 
 
-@frozen
-class SlotsOverride:
+class SlotsOverride(Struct, frozen=True, kw_only=True):
     """How many workers a class may have, in place of the configured slots. `slots` None: those again.
 
     Written before the mappings are touched, and once more with `verified_ms` when both were read back: without it a
@@ -120,8 +119,7 @@ class RunState(StrEnum):
     SKIPPED = "skipped"
 
 
-@frozen
-class RunKey:
+class RunKey(Struct, frozen=True, kw_only=True):
     """One (job class, UTC minute). `minute_ms` is a whole minute, from the trigger's scheduled time (I6).
 
     `repair`: not a run but the lock and the record of a tick that only sweeps. It must not take the minute's place:
@@ -143,8 +141,7 @@ class RunKey:
         return f"{self.job_class}@{minute:%Y-%m-%dT%H:%MZ}{REPAIR_MARK if self.repair else ''}"
 
 
-@frozen
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """The run row: the dedup record and the drain token in one."""
 
     key: RunKey
@@ -155,8 +152,7 @@ class Run:
     reason: str = ""
 
 
-@frozen
-class Carry:
+class Carry(Struct, frozen=True, kw_only=True):
     """What each lane is owed, in nano-rows: their sum is the fraction of a row that was earned and not admitted.
 
     Integers, so that 0.3 rows a tick are exactly 3 in 10 ticks. A lane that is ahead of its share owes (negative).
@@ -166,16 +162,14 @@ class Carry:
     recovery: int = 0
 
 
-@frozen
-class Admission:
+class Admission(Struct, frozen=True, kw_only=True):
     """Rows that a tick or submitters admitted: counted as in flight while the index may not show them yet."""
 
     at_ms: int
     rows: int
 
 
-@frozen
-class TickLine:
+class TickLine(Struct, frozen=True, kw_only=True):
     """One tick as control's history keeps it: what the ETA, `status` and `explain` read.
 
     `staged`: it ran at a part of its rate, in a staged recovery.
@@ -219,8 +213,7 @@ class TickLine:
         return self.waiting.total + self.later + self.behind + self.in_flight
 
 
-@frozen
-class Control:
+class Control(Struct, frozen=True, kw_only=True):
     """The control item of a class. Absent in the ledger means all defaults. `resumed` signs the last resume."""
 
     job_class: str
@@ -247,8 +240,7 @@ class Control:
         return self.pause is None and self.halt is None
 
 
-@frozen
-class TickMemory:
+class TickMemory(Struct, frozen=True, kw_only=True):
     """What planning writes to control, before the first claim: a tick that dies after it has spent what it earned.
 
     Written with the plan and not with the close, or the next tick would earn the same time once more (I1). For the same
@@ -263,8 +255,7 @@ class TickMemory:
     missed: int = 0
 
 
-@frozen
-class TickClose:
+class TickClose(Struct, frozen=True, kw_only=True):
     """What the closing transaction adds to control beside the lock's release.
 
     `skipped` is why the run closes as skipped: it was owned, and there was nothing that it could do. Empty: it closes.
@@ -284,22 +275,19 @@ class TickClose:
         return replace(self, grant=None, history=(*self.history[:-1], replace(self.history[-1], granted=0)))
 
 
-@frozen
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """The lock and the run are ours. `planned`: an earlier owner planned it, so only sweep and close (rule 5)."""
 
     planned: bool
 
 
-@frozen
-class Busy:
+class Busy(Struct, frozen=True, kw_only=True):
     """A live tick holds the lock, for the run named."""
 
     run_id: str
 
 
-@frozen
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """The run is closed or skipped already."""
 
 
@@ -335,8 +323,7 @@ class Origin(StrEnum):
     DECLARED = "declared"
 
 
-@frozen
-class Measure:
+class Measure(Struct, frozen=True, kw_only=True):
     """One number and where it is from. `samples` are jobs (chunks for the long chunk) that it was measured from."""
 
     value: float
@@ -349,8 +336,7 @@ class Measure:
         return f"{self.origin} from {self.samples} samples" if self.samples else self.origin.value
 
 
-@frozen
-class Measures:
+class Measures(Struct, frozen=True, kw_only=True):
     """Times in seconds. `service_s` is worker time inside chunks per completed job; waits for permits before a chunk
     are not in it, or slots that wait for the upstream would look like slots that are needed."""
 
@@ -364,8 +350,7 @@ SLICES: Final = 12
 """Parts of a tick's interval by which spending is counted: the index shows all of it but the last few seconds."""
 
 
-@frozen
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """What a closing tick leaves to submitters, of the budget of `run_id`. `hand_until_ms` is what its claims store."""
 
     rows: int
@@ -386,8 +371,7 @@ class Grant:
         )
 
 
-@frozen
-class Allowance:
+class Allowance(Struct, frozen=True, kw_only=True):
     """`rows` may still be spent. `granted`, `spent` (by slice of the interval) and `missed` (live rows that found
     nothing left) are the record since the last plan; the next one accounts for them."""
 
@@ -435,8 +419,7 @@ class Cause(StrEnum):
     OUTAGE = "outage"
 
 
-@frozen
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """Where a recovery stands; None in place of a stage means full rate. Plain values, part of what a tick remembers.
 
     `number` counts the steps taken; `since_ms` is when this one came into force. `oldest_age_s` and `pending` are as

@@ -8,18 +8,16 @@ Where a payload lives: a small one in its row, a large one in the object store u
 from __future__ import annotations
 
 import hashlib
-from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
-from shared.domain.values import frozen
+from msgspec import Struct, field
 
 SLUICE: Final = "sluice"
 """Who signs where nobody did: a class that stopped itself, after an abort or on an exhausted quota."""
 
 
-@frozen
-class Flag:
+class Flag(Struct, frozen=True, kw_only=True):
     """Stands on control for a pause, a halt and a switch, and on a row for an operator's move of it."""
 
     by: str
@@ -49,8 +47,7 @@ class Lane(StrEnum):
     RECOVERY = "recovery"
 
 
-@frozen
-class StartMark:
+class StartMark(Struct, frozen=True, kw_only=True):
     """Left by a redelivered message just before its chunk: found unchanged by a later delivery, it proves a crash.
 
     A twin of the same delivery has the same `copy` and `receives` and proves nothing.
@@ -62,8 +59,7 @@ class StartMark:
     receives: int = 0
 
 
-@frozen
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One row of work, as the ledger holds it.
 
     `cursor` is opaque to everything but the kind, and "" before the first chunk. `payload` is JSON text; a large one is
@@ -101,16 +97,14 @@ class Job:
     changed: Flag | None = None
 
 
-@frozen
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """The result of the chunk that began at `cursor`, as JSON text. Created once, with that chunk's commit (I2)."""
 
     cursor: str
     body: str
 
 
-@frozen
-class NewJob:
+class NewJob(Struct, frozen=True, kw_only=True):
     """A job as a producer hands it in. `payload` is JSON text; `due_ms` None means now."""
 
     job_id: str
@@ -129,8 +123,7 @@ class Created(StrEnum):
     DIFFERENT = "different"
 
 
-@frozen
-class LaneCounts:
+class LaneCounts(Struct, frozen=True, kw_only=True):
     """Rows per lane."""
 
     live: int = 0
@@ -141,8 +134,7 @@ class LaneCounts:
         return self.live + self.recovery
 
 
-@frozen
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """What the index holds of one class. `eligible` rows may be claimed now, `later` ones are not due yet."""
 
     eligible: LaneCounts = field(default_factory=LaneCounts)

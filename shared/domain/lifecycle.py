@@ -9,8 +9,10 @@ Rule 1 stands here as `epoch`: every entry to `queued` raises it by one, so that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import work_index
 from shared.domain.job import (
@@ -21,12 +23,10 @@ from shared.domain.job import (
     StartMark,
     State,
 )
-from shared.domain.values import frozen
 from shared.domain.work_index import IndexKey, KeepPlace, LeaveIndex, Nominee, Place
 
 
-@frozen
-class RowFence:
+class RowFence(Struct, frozen=True, kw_only=True):
     """The row must still be in `state` at (epoch, cursor). Rule 2's condition for everyone who has read the row.
 
     `cursor` and `copy` are compared only where they are given: the dead-letter reader never moves the cursor.
@@ -38,8 +38,7 @@ class RowFence:
     copy: int | None = None
 
 
-@frozen
-class IndexFence:
+class IndexFence(Struct, frozen=True, kw_only=True):
     """The row must still stand at this place in the index: the condition of whoever has only seen the index."""
 
     key: IndexKey
@@ -48,8 +47,7 @@ class IndexFence:
 Fence: TypeAlias = RowFence | IndexFence
 
 
-@frozen
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """One conditional change of one row, decided by `lifecycle`, carried out by a `Ledger` in a single atomic write.
 
     `changes` maps Job fields to new values; absent ones stay as they are in the row, so that a concurrent re-send's
@@ -65,20 +63,17 @@ class Move:
     output: Output | None = None
 
 
-@frozen
-class Won:
+class Won(Struct, frozen=True, kw_only=True):
     """The move was made, by this call or by an earlier attempt of it whose answer was lost."""
 
     job: Job
 
 
-@frozen
-class Lost:
+class Lost(Struct, frozen=True, kw_only=True):
     """The fence did not hold: someone else moved the row first. Stop; never assume."""
 
 
-@frozen
-class OutputTaken:
+class OutputTaken(Struct, frozen=True, kw_only=True):
     """The fence held but this cursor's output exists already: the job went in a circle, which is its own failure."""
 
 

@@ -11,16 +11,16 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from shared.domain.job import (
     Job,
     Lane,
     State,
 )
-from shared.domain.values import frozen
 
 
-@frozen
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """What travels in the queue: a hint at a row, never the truth (rule 1)."""
 
     job_id: str
@@ -45,24 +45,21 @@ def is_current(job: Job | None, message: Message) -> bool:
     return job is not None and job.state is State.QUEUED and job.epoch == message.epoch
 
 
-@frozen
-class Outgoing:
+class Outgoing(Struct, frozen=True, kw_only=True):
     """A message and the FIFO group that it belongs to."""
 
     message: Message
     group: str
 
 
-@frozen
-class BatchAnswer:
+class BatchAnswer(Struct, frozen=True, kw_only=True):
     """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
 
     successful: frozenset[int]
     failed: frozenset[int]
 
 
-@frozen
-class Delivery:
+class Delivery(Struct, frozen=True, kw_only=True):
     """One received message with what the queue says of it."""
 
     message: Message

@@ -5,8 +5,10 @@ The numbers of a line have no gaps: a skipped job passes its turn on, a replacem
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import lifecycle
 from shared.domain.job import (
@@ -16,11 +18,9 @@ from shared.domain.job import (
     State,
 )
 from shared.domain.lifecycle import Lost, Move, OutputTaken
-from shared.domain.values import frozen
 
 
-@frozen
-class Match:
+class Match(Struct, frozen=True, kw_only=True):
     """The line of an ordered match: jobs have the numbers 1, 2, ... in the order of their submission.
 
     `head_seq` has its turn (dead, it holds the line), `tail_seq` came last; the line is empty while head is beyond it.
@@ -36,8 +36,7 @@ class Match:
         return self.head_seq > self.tail_seq
 
 
-@frozen
-class MatchStep:
+class MatchStep(Struct, frozen=True, kw_only=True):
     """One atomic change of a line and of the rows that it moves: `before` as read, all fences, or nothing.
 
     `enters` is a new row, which takes its own `seq` in the line.
@@ -49,13 +48,11 @@ class MatchStep:
     enters: Job | None = None
 
 
-@frozen
-class Stepped:
+class Stepped(Struct, frozen=True, kw_only=True):
     """The step was made, by this call or by an earlier attempt of it."""
 
 
-@frozen
-class MatchChanged:
+class MatchChanged(Struct, frozen=True, kw_only=True):
     """The line, a later row of the step or the entering id was not as read: read again and decide again."""
 
 
@@ -70,8 +67,7 @@ def enter(match: Match, job: Job) -> MatchStep:
     return MatchStep(before=match, after=replace(match, tail_seq=seq), enters=entering)
 
 
-@frozen
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """What decides whether the next head may follow at once: read freshly, and valid for a few seconds only."""
 
     admits: bool

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from shared.domain.control import Control, Run
 from shared.domain.job import Job, Output
 from shared.domain.upstream import Learned
-from shared.domain.values import frozen
 
 
-@frozen
-class StoredOutput:
+class StoredOutput(Struct, frozen=True, kw_only=True):
     """An output, and the job whose chunk it is the result of."""
 
     job_id: str
     output: Output
 
 
-@frozen
-class StoredRate:
+class StoredRate(Struct, frozen=True, kw_only=True):
     """What was learned of an upstream, and of which one."""
 
     upstream: str
@@ -29,8 +28,7 @@ class StoredRate:
 Record: TypeAlias = Job | StoredOutput | Run | Control | StoredRate
 
 
-@frozen
-class RecordPage:
+class RecordPage(Struct, frozen=True, kw_only=True):
     """A part of the ledger in its own order: a job is directly followed by its outputs, on the next page if need be.
 
     `resume` is where the next page begins, None after the last. `left_out` counts the items that are no records: the

@@ -20,13 +20,14 @@ and nothing more at all where the items that both know are no faster in the smal
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from math import ceil, isfinite
 from typing import Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from shared.domain.job import Lane
-from shared.domain.values import frozen
 
 VISIBILITY_MARGIN_S: Final = 10
 """Queue visibility beyond the function timeout: small, because a crash locks its match for all of it (TRAPS 7)."""
@@ -69,8 +70,7 @@ class UpstreamApi(StrEnum):
     CONVERSE = "bedrock-converse"
 
 
-@frozen
-class UpstreamSettings:
+class UpstreamSettings(Struct, frozen=True, kw_only=True):
     """A rate-limited dependency, shared by one or more job classes.
 
     Of `endpoint` and `model` there is the one that `api` needs: Converse asks the model, in the stack's own region, for
@@ -110,8 +110,7 @@ class UpstreamSettings:
         return self.limit_per_s if self.learned_per_s is None else self.learned_per_s
 
 
-@frozen
-class RetrySettings:
+class RetrySettings(Struct, frozen=True, kw_only=True):
     """How a job's own failures, its process's crashes and its message's deaths are bounded, each on its own (I9)."""
 
     max_attempts: int = 5
@@ -121,8 +120,7 @@ class RetrySettings:
     max_transport_deaths: int = 5
 
 
-@frozen
-class AbortRules:
+class AbortRules(Struct, frozen=True, kw_only=True):
     """When a drain stops by itself (`pacer.abort`). None switches a rule off.
 
     `age_windows` how many windows running the oldest age may rise while the backlog does not fall; `excess_share` how
@@ -157,8 +155,7 @@ class Schedule(StrEnum):
     REPAIR = "repair"
 
 
-@frozen
-class WebhookSettings:
+class WebhookSettings(Struct, frozen=True, kw_only=True):
     """How the public webhook judges a request's age, how many the stage lets through, how often its secret rotates."""
 
     max_age_s: int = 120
@@ -168,8 +165,7 @@ class WebhookSettings:
     rotation_days: int = 30
 
 
-@frozen
-class ClassSettings:
+class ClassSettings(Struct, frozen=True, kw_only=True):
     """One job class: the unit of pacing. Durations in seconds, `declared_*` serve until they are measured;
     with `measured` off they always do, for a class whose jobs are too unlike one another for an average.
     With `staged_recovery` off a class is back at its full rate with the first tick after a pause or an outage.
@@ -229,8 +225,7 @@ class ClassSettings:
         return live if lane is Lane.LIVE else self.slots - live
 
 
-@frozen
-class MatchEndedSettings:
+class MatchEndedSettings(Struct, frozen=True, kw_only=True):
     """Which event a match's end is, and the classes of the jobs that it leaves behind ("" for none)."""
 
     bus: str = "default"
@@ -239,8 +234,7 @@ class MatchEndedSettings:
     screenshot_class: str = ""
 
 
-@frozen
-class GuildReportsSettings:
+class GuildReportsSettings(Struct, frozen=True, kw_only=True):
     """Every Monday `at` ("HH:MM", UTC) a report of the week before, for each guild of the table."""
 
     job_class: str
@@ -248,16 +242,14 @@ class GuildReportsSettings:
     at: str = "03:00"
 
 
-@frozen
-class SessionSweepSettings:
+class SessionSweepSettings(Struct, frozen=True, kw_only=True):
     """Every day `at` ("HH:MM", UTC) one sweep."""
 
     job_class: str
     at: str = "04:00"
 
 
-@frozen
-class ProducerSettings:
+class ProducerSettings(Struct, frozen=True, kw_only=True):
     """What submits jobs by itself. None: it is not deployed."""
 
     match_ended: MatchEndedSettings | None = None
@@ -265,8 +257,7 @@ class ProducerSettings:
     session_sweep: SessionSweepSettings | None = None
 
 
-@frozen
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Everything `sluice.toml` says."""
 
     namespace: str = "Sluice"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final
 
-from shared.domain.values import frozen
+from msgspec import Struct, field
 
 WINDOW_MS: Final = 60_000
 
@@ -102,8 +101,7 @@ _BUCKET_BASE: Final = 1.15
 _BUCKETS: Final = 110
 
 
-@frozen
-class StatsWindow:
+class StatsWindow(Struct, frozen=True, kw_only=True):
     """One class's counters over one closed or running minute, all shards summed."""
 
     start_ms: int

@@ -6,20 +6,19 @@ from enum import StrEnum
 from math import isfinite
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from shared.domain.settings import UpstreamSettings
-from shared.domain.values import frozen
 
 
-@frozen
-class Granted:
+class Granted(Struct, frozen=True, kw_only=True):
     """Permits whose calls may start at `start_ms` and then every `spacing_ms`, fractions included."""
 
     start_ms: float
     spacing_ms: float
 
 
-@frozen
-class NoRoom:
+class NoRoom(Struct, frozen=True, kw_only=True):
     """Nothing was reserved: the first free slot that was found, at `free_at_ms`, is later than asked for."""
 
     free_at_ms: float
@@ -45,8 +44,7 @@ class Decision(StrEnum):
     AT_CEILING = "at_ceiling"
 
 
-@frozen
-class Learned:
+class Learned(Struct, frozen=True, kw_only=True):
     """What the upstream's item remembers. Plain numbers; rates in calls per second.
 
     `window_ms` is the last window decided, `changed_ms` when the rate in force was set, `previous_per_s` the one before

@@ -15,19 +15,17 @@ from __future__ import annotations
 import hashlib
 from typing import Final, TypeAlias
 
-from shared.domain.values import frozen
+from msgspec import Struct
 
 
-@frozen
-class IndexKey:
+class IndexKey(Struct, frozen=True, kw_only=True):
     """A row's place in the sparse `work` index: a partition and a position in it. Built and read by `work_index`."""
 
     partition: str
     position: str
 
 
-@frozen
-class Nominee:
+class Nominee(Struct, frozen=True, kw_only=True):
     """What an index read shows of a row. It nominates; the conditional write on the base table decides."""
 
     job_id: str
@@ -36,13 +34,11 @@ class Nominee:
     key: IndexKey
 
 
-@frozen
-class KeepPlace:
+class KeepPlace(Struct, frozen=True, kw_only=True):
     """The move leaves the row where it stands in the index."""
 
 
-@frozen
-class LeaveIndex:
+class LeaveIndex(Struct, frozen=True, kw_only=True):
     """The move takes the row out of the index."""
 
 
@@ -119,8 +115,7 @@ def dead(job_class: str, *, died_ms: int, epoch: int) -> IndexKey:
     return IndexKey(partition=dead_partition(job_class), position=position(died_ms, epoch=epoch))
 
 
-@frozen
-class IndexPage:
+class IndexPage(Struct, frozen=True, kw_only=True):
     """Up to a limit of nominees in index order. `resume` is None on the last page."""
 
     nominees: tuple[Nominee, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from shared.domain.control import Control, Run
 from shared.domain.job import Job

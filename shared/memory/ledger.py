@@ -25,8 +25,11 @@ import json
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain.control import (
     SLICES,
@@ -67,8 +70,7 @@ _Entry: TypeAlias = tuple[str, str]
 """(position, job id): the order within a partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staleness:
+class Staleness(Struct, frozen=True, kw_only=True):
     """How late an index shows a row: one rule for all rows, or a draw per change."""
 
     lag_ms: Callable[[str], int]

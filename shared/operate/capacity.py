@@ -12,8 +12,9 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.numbers import exact
-from shared.domain.values import frozen
 from shared.pacer.decide import SHORTEST_SERVICE_S
 
 LONGEST_DRAIN_S: Final = 10 * 365 * 86_400
@@ -32,8 +33,7 @@ class Bound(StrEnum):
     MATCHES = "matches"
 
 
-@frozen
-class MatchSample:
+class MatchSample(Struct, frozen=True, kw_only=True):
     """Waiting rows that were looked at, the matches that they are of, and how many of them the largest match holds."""
 
     rows: int
@@ -41,8 +41,7 @@ class MatchSample:
     largest: int
 
 
-@frozen
-class Shape:
+class Shape(Struct, frozen=True, kw_only=True):
     """What tells whether a paced drain is the right tool; each is judged only where it is given.
 
     `ready_matches` run in parallel at most. `longest_chunk_s` against `chunk_room_s`, what the function's timeout
@@ -58,8 +57,7 @@ class Shape:
     undeferred_s: float | None = None
 
 
-@frozen
-class CapacityPlan:
+class CapacityPlan(Struct, frozen=True, kw_only=True):
     """`drain_s` and `ticks` are None where it never drains; `net_rate_per_s` is then zero or negative (or next to it).
 
     Rates in jobs per second; `upstream_rate_per_s` None without an upstream. `sentences`: the verdict, then what would
@@ -77,8 +75,7 @@ class CapacityPlan:
     warnings: tuple[str, ...]
 
 
-@frozen
-class _Rates:
+class _Rates(Struct, frozen=True, kw_only=True):
     upstream: Fraction | None
     slots: Fraction
     arrivals: Fraction

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain import stats, work_index
 from shared.domain.control import Control, Measure, Measures, slots_in_force, slots_source
 from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.domain.upstream import rate_in_force
-from shared.domain.values import frozen
 from shared.domain.work_index import Nominee
 from shared.operate.capacity import MatchSample
 from shared.operate.ports import MetricHistory
@@ -26,16 +27,14 @@ ENOUGH_HOURS: Final = 20
 """Hours of a day that must have a value before the day is judged."""
 
 
-@frozen
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """One number, and where it is from."""
 
     value: float
     source: str
 
 
-@frozen
-class ClassFacts:
+class ClassFacts(Struct, frozen=True, kw_only=True):
     """`pending` and `arrivals_per_s` None: no tick has said yet. `limit_per_s` None: no upstream.
 
     `longest_chunk_s` is the 95th percentile where it is measured, `chunk_room_s` what the function's timeout leaves it.

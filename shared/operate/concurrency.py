@@ -8,13 +8,14 @@ command again finishes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain.control import SlotsOverride, slots_in_force
 from shared.domain.job import Lane
 from shared.domain.settings import MAX_LANE_SLOTS, MIN_LANE_SLOTS, ClassSettings
-from shared.domain.values import frozen
 from shared.errors import InvalidInput, NotVerified
 from shared.operate.ports import LaneMapping, Mappings
 from shared.operate.switches import flag
@@ -28,8 +29,7 @@ _POLL_S: Final = 1.0
 _CHANGED: Final = "slots that somebody else has just set"
 
 
-@frozen
-class Concurrency:
+class Concurrency(Struct, frozen=True, kw_only=True):
     """What is configured, what an operator said about it, and what each lane's mapping allows now."""
 
     settings: ClassSettings

@@ -8,15 +8,16 @@ What an operator sees of dead jobs before deciding about them. Nothing is writte
 
 from __future__ import annotations
 
-from dataclasses import replace as with_changes
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace as with_changes
 
 from shared.domain import lifecycle, ordering, work_index
 from shared.domain.job import Created, Flag, Job, State
 from shared.domain.lifecycle import Lost, Move, Won
 from shared.domain.ordering import MatchChanged
 from shared.domain.settings import ClassSettings
-from shared.domain.values import frozen
 from shared.domain.work_index import Nominee
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
@@ -113,8 +114,7 @@ _END: Final = "~"
 _PAGE: Final = 1000
 
 
-@frozen
-class DeadRow:
+class DeadRow(Struct, frozen=True, kw_only=True):
     """`holds` counts the jobs of its match that cannot start before an operator's word; `next_id` is the first."""
 
     job_id: str
@@ -134,8 +134,7 @@ class DeadRow:
     changed: Flag | None
 
 
-@frozen
-class DeadList:
+class DeadList(Struct, frozen=True, kw_only=True):
     """The first rows, oldest death first, and how many there are."""
 
     rows: tuple[DeadRow, ...]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from shared.domain.control import RunKey
 from shared.domain.job import Lane
-from shared.domain.values import frozen
 
 
-@frozen
-class LaneMapping:
+class LaneMapping(Struct, frozen=True, kw_only=True):
     """How many invocations a lane's event source mapping allows at once; None: it is not bounded.
 
     `settled` is False while the service still applies a change.

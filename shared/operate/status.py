@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.control import Control, RateOverride, SlotsOverride, Stage, TickLine
 from shared.domain.job import Flag, LaneCounts
 from shared.domain.settings import ClassSettings
-from shared.domain.values import frozen
 from shared.pacer.cost import Spending, summed, unpacked
 from shared.pacer.forecast import DrainState, Eta, drain_eta
 from shared.ports import Ports
@@ -25,8 +26,7 @@ MISSED_TICKS: Final = 2
 """Intervals without a tick, beyond the declared lateness, after which the schedule is taken to have stopped."""
 
 
-@frozen
-class Rows:
+class Rows(Struct, frozen=True, kw_only=True):
     """Rows by where they are, at `at_ms`. `waiting` may be claimed now, `later` is not due yet."""
 
     at_ms: int
@@ -43,8 +43,7 @@ class Rows:
         return self.waiting.total + self.later + self.behind + self.in_flight
 
 
-@frozen
-class ClassStatus:
+class ClassStatus(Struct, frozen=True, kw_only=True):
     """`state` is a DrainState, `halted`, or `not_ticked`. `rows` is None where no tick and no count has said anything.
 
     `eta_s` counts from now, and is there only if the class drains or is empty (I11). `rate` is the operator's bound in
@@ -69,8 +68,7 @@ class ClassStatus:
     cost: Spending | None
 
 
-@frozen
-class Watched:
+class Watched(Struct, frozen=True, kw_only=True):
     """One look at a class and the ticks that control remembers, oldest first."""
 
     at_ms: int
@@ -175,8 +173,7 @@ _MOST_PRIORITIES: Final = 9
 """What the removed class had is no longer written anywhere, so all lists that a class may have are counted."""
 
 
-@frozen
-class RemovedClass:
+class RemovedClass(Struct, frozen=True, kw_only=True):
     """`open_rows` wait, are held or are in flight; `dead_rows` wait for an operator."""
 
     name: str

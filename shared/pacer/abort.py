@@ -8,8 +8,9 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.settings import AbortRules
-from shared.domain.values import frozen
 
 ENOUGH_ROWS: Final = 20
 """Rows below which a ratio of them says nothing."""
@@ -30,16 +31,14 @@ class AbortReason(StrEnum):
     SPEND = "spend"
 
 
-@frozen
-class Abort:
+class Abort(Struct, frozen=True, kw_only=True):
     """`sentence` says it with its numbers, for the one who is woken; figures only."""
 
     reason: AbortReason
     sentence: str
 
 
-@frozen
-class Health:
+class Health(Struct, frozen=True, kw_only=True):
     """One closed window of an unpaused class, and the backlog as it was seen at its end.
 
     `calls` and `allowance_calls` are of the upstream, the latter with the declared burst; None without an upstream.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import floor, sqrt
 from typing import Final
 
-from shared.domain.values import frozen
+from msgspec import Struct
 
 _FORGETS: Final = 0.7
 """An interval weighs this share of the one after it. Faster would follow chance, slower would keep rows idle when the
@@ -20,8 +20,7 @@ _MARGIN: Final = 2.0
 """Standard deviations of a Poisson count above its mean: one arrival in some forty then finds nothing left."""
 
 
-@frozen
-class Arrived:
+class Arrived(Struct, frozen=True, kw_only=True):
     """Live rows that were submitted, whether they found allowance or not, in the time between two plans."""
 
     rows: int

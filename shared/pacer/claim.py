@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain import lifecycle, stats, work_index
 from shared.domain.control import RunKey
 from shared.domain.job import Job, Lane
 from shared.domain.lifecycle import Won
 from shared.domain.settings import ClassSettings
-from shared.domain.values import frozen
 from shared.domain.work_index import Nominee
 from shared.errors import LedgerUnavailable
 from shared.pacer import choose
@@ -107,8 +108,7 @@ class _Reader:
         self.read = list(choose.merge(self.read, *(page.nominees for page in pages)))
 
 
-@frozen
-class _Claimer:
+class _Claimer(Struct, frozen=True, kw_only=True):
     ports: Ports
     settings: ClassSettings
     key: RunKey

@@ -12,17 +12,17 @@ function's start before its handler, empty receives of idle queues.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import stats
 from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.domain.stats import StatsWindow
-from shared.domain.values import frozen
 
 
-@frozen
-class Prices:
+class Prices(Struct, frozen=True, kw_only=True):
     """US dollars per unit, on demand, without free tiers, volume discounts, storage, logs, metrics or data transfer.
 
     The upstream's tokens have no price here: what an inference API asks is its operator's to say.
@@ -69,8 +69,7 @@ def prices_with(upstream: UpstreamSettings | None, prices: Prices = PRICES) -> P
     )
 
 
-@frozen
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """What was used, in the units that are billed. Never negative."""
 
     write_units: float = 0.0
@@ -95,13 +94,12 @@ class Usage:
         return spending(self, prices=prices).total_usd
 
 
-_UNITS: Final = tuple(each.name for each in fields(Usage))
+_UNITS: Final = Usage.__struct_fields__
 
 _NANO: Final = 1_000_000_000
 
 
-@frozen
-class Spending:
+class Spending(Struct, frozen=True, kw_only=True):
     """US dollars by who charges them. `waste_usd` is the part of all of it that bought nothing: refusals, repeats,
     stale messages. `jobs` are those that ended meanwhile."""
 
@@ -127,7 +125,7 @@ class Spending:
         return " ".join(map(str, [*amounts, self.jobs]))
 
 
-_DOLLARS: Final = tuple(each.name for each in fields(Spending) if each.name.endswith("_usd"))
+_DOLLARS: Final = tuple(name for name in Spending.__struct_fields__ if name.endswith("_usd"))
 
 
 def spending(used: Usage, *, wasted: Usage | None = None, jobs: int = 0, prices: Prices = PRICES) -> Spending:

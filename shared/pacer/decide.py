@@ -20,20 +20,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, field, fields, replace
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
+from msgspec import NODEFAULT, Struct, field, structs
+from msgspec.structs import replace
+
 from shared.domain.control import Carry, TickLine
 from shared.domain.job import LaneCounts
 from shared.domain.numbers import NANO, exact
-from shared.domain.values import frozen
 
 
-@frozen
-class LaneSplit:
+class LaneSplit(Struct, frozen=True, kw_only=True):
     """Rows to admit per lane, and the memory for the next tick. `carry` sums to the fraction of a row left over."""
 
     live: int
@@ -128,8 +128,7 @@ class Binding(StrEnum):
     RESUMED = "resumed"
 
 
-@frozen
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """What a tick knows when it decides. Plain values; durations in seconds, rates in rows or calls per second.
 
     `ready_matches` None: not counted, the concurrency alone bounds the slots. `upstream_rate_per_s` None: a class
@@ -164,8 +163,7 @@ class Snapshot:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-@frozen
-class Factor:
+class Factor(Struct, frozen=True, kw_only=True):
     """One number of the decision. An input has its Snapshot field's name; a result's `source` is its formula."""
 
     name: str
@@ -173,8 +171,7 @@ class Factor:
     source: str
 
 
-@frozen
-class TickPlan:
+class TickPlan(Struct, frozen=True, kw_only=True):
     """What the tick may do. `live` and `recovery` rows are to be claimed, `granted` ones to be left to submitters:
     together min(`budget`, rows waiting + rows expected).
 
@@ -200,8 +197,7 @@ class TickPlan:
     snapshot: Snapshot
 
 
-@frozen
-class _Terms:
+class _Terms(Struct, frozen=True, kw_only=True):
     """The formula's parts, exact."""
 
     rate: Fraction
@@ -376,8 +372,7 @@ def _budget_source(snapshot: Snapshot) -> str:
 _ON_THE_LINE: Final = frozenset({"waiting", "in_flight", "paused"})
 
 
-@frozen
-class Explained:
+class Explained(Struct, frozen=True, kw_only=True):
     """A tick's line, and the plan that its facts give again."""
 
     line: TickLine
@@ -389,7 +384,7 @@ def pack(snapshot: Snapshot) -> str:
     """The snapshot as compact JSON."""
     kept = {
         each.name: _plain(getattr(snapshot, each.name))
-        for each in fields(Snapshot)
+        for each in structs.fields(Snapshot)
         if each.name not in _ON_THE_LINE and getattr(snapshot, each.name) != _default(each)
     }
     return json.dumps(kept, separators=(",", ":"), allow_nan=False)
@@ -404,7 +399,7 @@ def explain(line: TickLine) -> Explained | None:
 
 
 def _unpack(line: TickLine) -> Snapshot | None:
-    known = {each.name for each in fields(Snapshot)}
+    known = frozenset(Snapshot.__struct_fields__)
     try:
         kept = json.loads(line.facts or "{}")
         given: dict[str, Any] = {name: kept[name] for name in known.intersection(kept)}
@@ -421,7 +416,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float)) or value is None else dict(value)
 
 
-def _default(each: Field[Any]) -> Any:
-    if each.default is not MISSING:
-        return each.default
-    return MISSING if each.default_factory is MISSING else each.default_factory()
+def _default(each: structs.FieldInfo) -> Any:
+    if each.default_factory is not NODEFAULT:
+        return each.default_factory()
+    return each.default

@@ -7,8 +7,9 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.control import TickLine
-from shared.domain.values import frozen
 
 ETA_TICKS: Final = 5
 """Unpaused intervals that the rate is observed over: enough to smooth a late tick, few enough to follow a new rate."""
@@ -31,8 +32,7 @@ class DrainState(StrEnum):
         return self in (DrainState.GROWING, DrainState.STALLED)
 
 
-@frozen
-class Eta:
+class Eta(Struct, frozen=True, kw_only=True):
     """`seconds` is finite and not negative, and there only if idle (0) or draining. `rate_per_s` is the net rate.
 
     The net rate is rows per second off the backlog, completions less arrivals; negative while it grows, None where
@@ -68,8 +68,7 @@ def drain_eta(
     return Eta(state=DrainState.GROWING if rate < 0 else DrainState.STALLED, seconds=None, rate_per_s=rate)
 
 
-@frozen
-class EtaTrend:
+class EtaTrend(Struct, frozen=True, kw_only=True):
     """How the ETA moved since the tick before, and how that movement changed, in seconds. A drain that keeps its pace
     loses one interval a tick: change = -interval, acceleration = 0. None where a tick had no ETA (I11)."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from shared.domain import stats
 from shared.domain.control import REPAIR_MARK, TickLine

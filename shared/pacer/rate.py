@@ -24,20 +24,20 @@ finds at once, decrease it once, and five clean ones raise it once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain.settings import RatePolicy, UpstreamSettings
 from shared.domain.stats import WINDOW_MS
 from shared.domain.upstream import Decision, Learned, bounds_per_s, rate_in_force
-from shared.domain.values import frozen
 
 NOISE_SHARE: Final = 0.001
 """Up to this share of the calls refused or held, a window is clean: 1 in 1,000, and none of fewer calls."""
 
 
-@frozen
-class WindowCounts:
+class WindowCounts(Struct, frozen=True, kw_only=True):
     """All classes' calls to one upstream in one closed UTC minute that begins at `start_ms`.
 
     `calls` includes the refused (429) and the held (503, 529). `binding` overrides the judgement whether the allowance
@@ -262,8 +262,7 @@ def _raised(learned: Learned, upstream: UpstreamSettings) -> Learned:
     return replace(learned, rate_per_s=rate + step, probes=learned.probes + 1, decision=Decision.PROBED)
 
 
-@frozen
-class UpstreamSight:
+class UpstreamSight(Struct, frozen=True, kw_only=True):
     """`share` is the class's own and what the idle ones lend. `source` says of the rate where it came from.
 
     `calls` are those of all classes in the last closed minute, `allowed_calls` what I7 allows in it: the declared limit

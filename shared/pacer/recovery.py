@@ -14,15 +14,16 @@ Where a class's staged recovery stands at a tick: begun, a step further, or over
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isfinite
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import stats
 from shared.domain.control import SHARES, Cause, Control, Stage
 from shared.domain.settings import ClassSettings
 from shared.domain.stats import WINDOW_MS, StatsWindow
-from shared.domain.values import frozen
 from shared.pacer.decide import Snapshot, calculated_rate_per_s
 from shared.pacer.rate import UpstreamSight
 
@@ -40,8 +41,7 @@ GAP_INTERVALS: Final = 3
 """A class whose last plan is this many tick intervals old was away: an outage of ours, or a deployment."""
 
 
-@frozen
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True):
     """One closed window that begins at `window_ms`, and the backlog at `now_ms`.
 
     `starts` and `retries` are rows begun and rows that came back in it; `compliant`: calls stayed in the allowance.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import stats
 from shared.domain.control import (
@@ -22,7 +24,6 @@ from shared.domain.control import (
 from shared.domain.job import Counts
 from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.domain.stats import StatsWindow
-from shared.domain.values import frozen
 from shared.domain.work_index import Nominee
 from shared.pacer.abort import Abort
 from shared.pacer.allowance import Arrived, expected_rows
@@ -42,8 +43,7 @@ STATS_WINDOWS: Final = 10
 """Closed minutes that calls, service and chunk times are measured over."""
 
 
-@frozen
-class Gathered:
+class Gathered(Struct, frozen=True, kw_only=True):
     """Everything that the decision needs, as read after the lock was taken."""
 
     control: Control

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain import stats
 from shared.domain.control import Origin, TickLine
 from shared.domain.job import SLUICE
 from shared.domain.settings import ClassSettings
 from shared.domain.stats import StatsWindow
-from shared.domain.values import frozen
 from shared.errors import LedgerUnavailable
 from shared.pacer.cost import Spending, spent
 from shared.pacer.forecast import Eta, eta_trend
@@ -27,8 +28,7 @@ PATIENCE_S: Final = 900
 """A rate that starts less than one row in this time leaves rows waiting by design."""
 
 
-@frozen
-class Signals:
+class Signals(Struct, frozen=True, kw_only=True):
     """`refusal_ratio` None: no calls. The counts are of the minutes that settled since the tick before."""
 
     calls: int

@@ -15,9 +15,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain.control import (
     HISTORY_TICKS,
@@ -38,7 +40,6 @@ from shared.domain.control import (
     minutes_to_look_at,
 )
 from shared.domain.settings import LOCK_MARGIN_S, ClassSettings, Schedule, Settings, UpstreamSettings
-from shared.domain.values import frozen
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.pacer import decide
 from shared.pacer.claim import claim_and_send, sweep
@@ -78,8 +79,7 @@ CLAIM_MARGIN_MS: Final = LOCK_MARGIN_S * 1000
 """How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
 
 
-@frozen
-class TickRequest:
+class TickRequest(Struct, frozen=True, kw_only=True):
     """One invocation of the pacer. `deadline_ms` is when its process is killed; `nonce` is new in every invocation.
 
     `repair`: sweep under a lock of its own and leave the minute's run to whoever may admit it.
@@ -92,8 +92,7 @@ class TickRequest:
     repair: bool = False
 
 
-@frozen
-class TickReport:
+class TickReport(Struct, frozen=True, kw_only=True):
     """What came of it. `outcome`: closed, duplicate, skipped, left (open, for the repair that holds the lock), or lost
     (the lock went to someone else on the way)."""
 
@@ -282,8 +281,7 @@ _NOT_OURS: Final = ("skipped", "left")
 """Another tick holds the lock, and looks for open runs itself when it is done."""
 
 
-@frozen
-class PaceReport:
+class PaceReport(Struct, frozen=True, kw_only=True):
     """The trigger's own tick, and the open runs of others that were executed after it."""
 
     tick: TickReport

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from shared.domain import lifecycle, ordering
 from shared.domain.control import Allowance
 from shared.domain.job import Created, Job, State, same_work
 from shared.domain.lifecycle import Lost, Move, OutputTaken
 from shared.domain.ordering import Match, MatchChanged, Stepped, Turn
 from shared.domain.settings import ClassSettings
-from shared.domain.values import frozen
 from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 
@@ -24,8 +25,7 @@ FLAGS_FRESH_MS: Final = 2_000
 _TRIES: Final = 20
 
 
-@frozen
-class Joined:
+class Joined(Struct, frozen=True, kw_only=True):
     """What became of the job, and the row as it was created (as it was asked for, if it was not)."""
 
     created: Created

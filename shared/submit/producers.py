@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from msgspec import Struct
+
 from shared.domain.iso_week import day_of, week_before
 from shared.domain.job import NewJob
 from shared.domain.settings import GuildReportsSettings, MatchEndedSettings, SessionSweepSettings, Settings
-from shared.domain.values import frozen
 from shared.errors import InvalidInput, JobsRefused
 from shared.ports import Ports
 from shared.submit.submission import SubmitReport, submit_jobs
@@ -29,16 +30,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST_CHARS: Final = 16
 
 
-@frozen
-class Malformed:
+class Malformed(Struct, frozen=True, kw_only=True):
     """An event that cannot be read: the field at fault, and what it should have been. Never its value (I12)."""
 
     field: str
     expected: str
 
 
-@frozen
-class MatchEnded:
+class MatchEnded(Struct, frozen=True, kw_only=True):
     """`replays` and `screenshots` are the keys of the objects that the match left in the bucket."""
 
     match_id: str

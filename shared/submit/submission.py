@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain.control import Allowance
 from shared.domain.job import Created, Job, Lane, NewJob, State
 from shared.domain.settings import Settings
-from shared.domain.values import frozen
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
 from shared.steps.sending import send_jobs
@@ -102,8 +104,7 @@ WAVE_BYTES: Final = 16 * 1024 * 1024
 CONFLICT: Final = InvalidInput("job_id", got="an id that exists with other contents", expected="a new id")
 
 
-@frozen
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A job that was not accepted: its position in what was submitted, the field at fault, and the sentence on it."""
 
     position: int

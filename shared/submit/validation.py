@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.job import INLINE_BYTES, MAX_PAYLOAD_BYTES, Job, NewJob, State, payload_key
 from shared.domain.json_text import json_fault, kind_of
 from shared.domain.settings import Settings
-from shared.domain.values import frozen
 from shared.errors import InvalidInput
 
 MAX_ID_BYTES: Final = 1024
@@ -18,8 +19,7 @@ MAX_DUE_MS: Final = 4_102_444_800_000
 _TEXT_ID: Final = f"a string of 1 to {MAX_ID_BYTES} bytes of UTF-8"
 
 
-@frozen
-class Admitted:
+class Admitted(Struct, frozen=True, kw_only=True):
     """A row to create. `body` is a large payload, to be stored under the row's `payload_key` before the row is."""
 
     job: Job

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
+
+from msgspec import Struct, field
 
 from shared.domain.control import WEBHOOK, RunKey
 from shared.domain.settings import Settings
-from shared.domain.values import frozen
 from shared.errors import LedgerUnavailable, SecretUnavailable, SecretUnusable, TriggerUnavailable
 from shared.ports import Log, Metrics, Ports, Trigger
 from shared.webhook.request import METHOD, Reason, Rejected, Request, refused_unread, request_of, run_asked_for
@@ -33,8 +33,7 @@ _MORE_HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
 }
 
 
-@frozen
-class Door:
+class Door(Struct, frozen=True, kw_only=True):
     """What stands behind the webhook. One per process: `tokens` remembers the secret."""
 
     settings: Settings
@@ -43,24 +42,21 @@ class Door:
     trigger: Trigger
 
 
-@frozen
-class Witness:
+class Witness(Struct, frozen=True, kw_only=True):
     """What a fault is told through. It needs nothing that could be at fault: neither settings nor ports."""
 
     log: Log
     metrics: Metrics
 
 
-@frozen
-class Accepted:
+class Accepted(Struct, frozen=True, kw_only=True):
     """The run exists. `created` says that it was this request that made it."""
 
     key: RunKey
     created: bool
 
 
-@frozen
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """An HTTP answer, always JSON, that says nothing but what we decided."""
 
     status: int

@@ -14,15 +14,15 @@ import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from msgspec import Struct
+
 from shared.domain.control import RunKey
 from shared.domain.json_text import json_fault
 from shared.domain.settings import WebhookSettings
-from shared.domain.values import frozen
 
 METHOD: Final = "POST"
 
@@ -82,19 +82,20 @@ _STATUS: Final[Mapping[Reason, int]] = {
 _INVALID: Final = 400
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What matters of an event. Neither the token nor the body shows in a traceback or a log line (I12)."""
 
     method: str
-    token: bytes | None = field(repr=False)
+    token: bytes | None
     content_type: str
-    body: str | None = field(repr=False)
+    body: str | None
     encoded: bool
 
+    def __repr__(self) -> str:
+        return f"Request(method={self.method!r}, content_type={self.content_type!r}, encoded={self.encoded!r})"
 
-@frozen
-class Rejected:
+
+class Rejected(Struct, frozen=True, kw_only=True):
     """`job_class` only where the request named one that is open: a label must not be a caller's text."""
 
     reason: Reason

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Final, Protocol
 
-from shared.domain.values import frozen
+from msgspec import Struct
+
 from shared.errors import SecretUnavailable, SecretUnusable
 from shared.ports import Clock
 from shared.webhook.request import is_one_of, usable_secret
@@ -19,12 +19,14 @@ FAILED_MS: Final = 1_000
 """How long a look that failed stands for the next ones: a store in trouble must not be asked by every request."""
 
 
-@frozen
-class StoredSecret:
+class StoredSecret(Struct, frozen=True, kw_only=True):
     """Both accepted stages as they are stored; None where a stage does not exist."""
 
-    current: bytes | None = field(repr=False)
-    previous: bytes | None = field(repr=False)
+    current: bytes | None
+    previous: bytes | None
+
+    def __repr__(self) -> str:
+        return "StoredSecret()"
 
 
 class Secrets(Protocol):

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import stats
 from shared.domain.job import Job
 from shared.domain.messages import HASHED_PREFIX, Delivery, group_id
 from shared.domain.settings import LEASE_MARGIN_S, ClassSettings, UpstreamSettings
 from shared.domain.upstream import NoRoom, rate_in_force
-from shared.domain.values import frozen
 from shared.errors import BadPayload, LedgerUnavailable, PermitUnavailable
 from shared.ports import Clock, Ports
 from shared.steps.tally import Tally
@@ -26,8 +27,7 @@ from shared.steps.tally import Tally
 LEASE_MARGIN_MS: Final = LEASE_MARGIN_S * 1000
 
 
-@frozen
-class Lease:
+class Lease(Struct, frozen=True, kw_only=True):
     """Valid until `deadline_ms` on the worker's clock."""
 
     clock: Clock

@@ -6,15 +6,16 @@ Work one message: check it against its row, run chunks under the lease, commit e
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.domain import lifecycle, messages, stats
 from shared.domain.job import MAX_PAYLOAD_BYTES, Job, Output
 from shared.domain.lifecycle import Lost, Move, OutputTaken, Won
 from shared.domain.messages import Delivery
 from shared.domain.settings import ClassSettings, UpstreamSettings
-from shared.domain.values import frozen
 from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress
 from shared.kind import Chunk, Kind
 from shared.ports import Jitter, Ports
@@ -67,8 +68,7 @@ MAX_OUTPUT_BYTES: Final = 256 * 1024
 """Below DynamoDB's 400 KB an item; larger results belong in the object store, with their key as the output."""
 
 
-@frozen
-class Invocation:
+class Invocation(Struct, frozen=True, kw_only=True):
     """What all messages of one worker invocation share. `alone`: a redelivery is in it, so nothing runs beside it."""
 
     ports: Ports

@@ -23,9 +23,10 @@ from __future__ import annotations
 from math import ceil, isfinite
 from typing import Final
 
+from msgspec import Struct
+
 from shared.domain.numbers import exact
 from shared.domain.settings import CALLS_PER_SHARD, UpstreamSettings, shards_of
-from shared.domain.values import frozen
 
 MOST_ASKED: Final = 3
 """Items that one reservation asks before it takes no for an answer."""
@@ -33,16 +34,14 @@ MOST_ASKED: Final = 3
 _SECOND_US: Final = 1_000_000
 
 
-@frozen
-class Reserved:
+class Reserved(Struct, frozen=True, kw_only=True):
     """The first call may start at `start_us`; `tat_us` is to be stored, if the stored one still is as it was read."""
 
     start_us: int
     tat_us: int
 
 
-@frozen
-class Full:
+class Full(Struct, frozen=True, kw_only=True):
     """Nothing is reserved: the first call could start at `free_at_us`, later than asked for."""
 
     free_at_us: int
@@ -58,8 +57,7 @@ def interval_us(rate_per_s: float, *, shards: int = 1) -> int:
     return ceil(shards * _SECOND_US / exact(rate_per_s, name="rate_per_s"))
 
 
-@frozen
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """What one item (shard) gives of an upstream's permits."""
 
     shard: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shared.domain.control import Carry, TickClose
 from shared.domain.job import LaneCounts

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import getpass
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from ops.cli import main
 from ops.simulator.sluice_world import SimSluice

@@ -7,10 +7,11 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator import scenario_file
 from ops.simulator.kinds import Duration, WorkKind

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from shared.aws.limiter import DynamoLimiter
 from shared.domain.settings import UpstreamSettings

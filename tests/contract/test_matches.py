@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from shared.domain import lifecycle, ordering, work_index
 from shared.domain.job import Job, Output, State

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from shared.domain import lifecycle, work_index
 from shared.domain.job import Job, Output, StartMark, State
@@ -52,7 +51,7 @@ def test_a_fence_that_does_not_hold_changes_nothing(
     ledger: Ledger, stale: dict[str, object], output: Output | None
 ) -> None:
     job = queued(ledger)
-    as_read = replace(job, **stale)  # type: ignore[arg-type]
+    as_read = replace(job, **stale)
 
     assert ledger.move(commits(as_read, output=output)) == Lost()
     assert ledger.read_job("job-1") == job

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.stub import ANY, Stubber
+from msgspec.structs import replace
 
 from shared.aws.clients import QUEUE, Clients
 from shared.aws.queue import SqsQueue, parse_delivery

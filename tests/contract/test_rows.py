@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shared.domain import work_index
 from shared.domain.job import Created, Lane, Output, StartMark, State

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from shared.domain.control import Busy, Carry, Control, Ended, Run, RunKey, RunState, Taken
 from shared.ports import Ledger

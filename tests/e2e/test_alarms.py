@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from infra.bundle import Bundle
 from ops.local.alarms import AlarmRule, AlarmState, Sample, evaluate, samples_of

@@ -6,10 +6,11 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from functions.webhook import handler as entry
 from shared.aws.runtime import ThreadParallel

@@ -4,10 +4,10 @@ its own reason, and back when that is over."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from infra.bundle import Bundle
 from ops.local.alarms import AlarmRule, AlarmState, Sample, evaluate

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 
 import pytest
+from msgspec.structs import replace
 
 from infra.job_class import class_faults, class_id, rate, two_ticks_s
 from infra.stack_faults import stack_faults
@@ -192,8 +192,7 @@ def test_a_rate_of_one_minute_is_singular() -> None:
 # -- what AWS would refuse half-way through a deployment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortSighted(ClassSettings):
+class ShortSighted(ClassSettings, frozen=True, kw_only=True):
     """A class whose queue shows a message again while it is still being worked on."""
 
     @property

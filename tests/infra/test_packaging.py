@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
+from msgspec.structs import replace
 
 from infra.bundle import KIND_DEPENDENCIES, KINDS, Bundle, Platform, stage
 from infra.stack import SluiceStack

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
+from msgspec.structs import replace
 
 from infra.bundle import Bundle
 from infra.job_class import model_arns

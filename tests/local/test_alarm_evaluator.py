@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ops.local.alarms import AlarmRule, AlarmState, Missing, Sample, datapoints, evaluate, judge
 

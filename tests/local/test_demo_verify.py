@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ops.local.chaos import Kill
 from ops.local.verify import Check, EtaClaim, Evidence, JobEvidence, judge

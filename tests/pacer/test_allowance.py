@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.domain import lifecycle
 from shared.domain.control import SLICES, Allowance, Grant
@@ -211,7 +211,7 @@ def test_a_grant_of_hours_is_counted_in_slices_of_its_interval() -> None:
     ],
 )
 def test_only_live_work_that_is_due_spends(changes: dict[str, object], spends: bool) -> None:
-    job = replace(JOB, **changes)  # type: ignore[arg-type]
+    job = replace(JOB, **changes)
     assert may_spend(job, now_ms=NOW_MS, live_window_s=300) is spends
 
 

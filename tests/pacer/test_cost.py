@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.domain.settings import UpstreamSettings
 from shared.pacer.cost import PRICES, Spending, Usage, prices_with, spending, summed, unpacked

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.measure import port_counts
 from ops.simulator.upstream import UpstreamTruth

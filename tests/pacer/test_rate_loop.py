@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from shared.domain.settings import RatePolicy, UpstreamSettings
 from shared.domain.upstream import Learned

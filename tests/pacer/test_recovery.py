@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, nan
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.domain.control import SHARES, Cause, Stage
 from shared.pacer.recovery import LONGEST_WINDOWS, Observed, begin, limit, step, was_away

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.checks.rows import Allowance, Attempts, NoRedoneWork, NothingLost, OneEffect, Order
 from ops.simulator.checks.suite import CHECKERS, Suite

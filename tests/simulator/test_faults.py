@@ -148,7 +148,7 @@ def test_every_kind_of_fault_comes_up_in_some_seed_and_none_after_the_end() -> N
 
 def test_every_chance_is_drawn() -> None:
     drawn = [Chances.draw(random.Random(seed)) for seed in range(40)]
-    for name in Chances.__slots__:
+    for name in Chances.__struct_fields__:
         assert len({getattr(chances, name) for chances in drawn}) > 1, f"{name} is always the same"
 
 

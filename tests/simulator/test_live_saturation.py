@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator import scenario_file
 from ops.simulator.drive import Drive, result_of, run_paced

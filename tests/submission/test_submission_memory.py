@@ -7,10 +7,10 @@ import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.sluice_world import SimSluice
 from ops.submission.csv_rows import CsvShape

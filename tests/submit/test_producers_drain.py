@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.faults import CrashAt, CrashOn, Fail, FaultHook, FaultOn, When
 from ops.simulator.hosts import ScheduleFaults

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.faults import Fail, FaultOn, Repeat, Stall, When
 from ops.simulator.hosts import MappingFaults
@@ -63,7 +62,7 @@ def test_the_newest_copys_death_moves_the_row_to_waiting_and_burns_no_attempt() 
 def test_any_other_messages_death_says_nothing(changes: dict[str, object]) -> None:
     sluice = bench()
     before = sluice.rows["j0"]
-    assert sluice.buried([dead(replace(message_of(before), **changes))]) == []  # type: ignore[arg-type]
+    assert sluice.buried([dead(replace(message_of(before), **changes))]) == []
     assert sluice.rows["j0"] == before
     assert sluice.counters()[stats.STALE] == 1
 

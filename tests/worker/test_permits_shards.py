@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shared.domain.settings import CALLS_PER_SHARD, shards_for, shards_of
 from shared.worker.permits import MOST_ASKED, Part, parts_of, parts_to_ask

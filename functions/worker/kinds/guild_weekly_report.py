@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from jinja2 import Environment, StrictUndefined, Template
+from msgspec import Struct
 
 from shared.aws.clients import Clients
 from shared.aws.keys import Item
 from shared.aws.table import query_page
 from shared.domain.iso_week import day_after, days_of, end_ms, first_day
 from shared.domain.job import Job
-from shared.domain.values import frozen
 from shared.errors import BadPayload, ConfigError
 from shared.kind import Chunk, ChunkContext
 
@@ -45,8 +45,7 @@ SUMS: Final = ("points_for", "points_against", "seconds")
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-@frozen
-class MatchPage:
+class MatchPage(Struct, frozen=True, kw_only=True):
     """Items of one page, and the sort key that the next page follows on, or None after the last."""
 
     matches: Sequence[Item]

@@ -20,13 +20,13 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from botocore.exceptions import ClientError
+from msgspec import Struct
 
 from shared.aws.clients import Clients, answered, code_of, is_conflict
 from shared.aws.keys import Item
 from shared.aws.runtime import ThreadParallel
 from shared.aws.table import scan_page
 from shared.domain.job import Job
-from shared.domain.values import frozen
 from shared.errors import BadPayload, ConfigError, StorageUnavailable
 from shared.kind import Chunk, ChunkContext
 from shared.ports import Parallel
@@ -49,8 +49,7 @@ _STORED: Final = "@"
 """Begins a cursor that is the name of an object. No key does: its JSON begins with a brace."""
 
 
-@frozen
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """The keys of the expired sessions of one page, and where the next page starts, or None after the last."""
 
     expired: Sequence[Item]
