@@ -39,12 +39,12 @@ DOMAIN = (
 )
 CONCEPTS = ("shared.pacer", "shared.worker", "shared.submit", "shared.webhook", "shared.operate")
 ROOMS_OF_CONCEPTS = ("shared/domain", "shared/steps", *(concept.replace(".", "/") for concept in CONCEPTS))
-VALUE_LIBRARY: tuple[str, ...] = ()
+VALUE_LIBRARY = ("msgspec",)
 PURE = (
     "shared.errors",
     *(f"shared.domain.{name}" for name in DOMAIN),
-    *(f"shared.pacer.{name}" for name in ("abort", "allowance", "cost", "decide", "forecast", "measures", "rate")),
-    *("shared.pacer.choose", "shared.pacer.recovery", "shared.submit.validation"),
+    *(f"shared.pacer.{name}" for name in ("abort", "cost", "decide", "forecast", "measures", "rate")),
+    *("shared.pacer.recovery", "shared.pacer.snapshot", "shared.submit.validation"),
     *("shared.worker.permits", "shared.worker.retry", "shared.webhook.request", "shared.operate.capacity"),
 )
 """They decide and describe: values in, values out."""

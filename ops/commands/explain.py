@@ -22,6 +22,7 @@ RATE_BOUNDS: Final = {
     "upstream": "the upstream's limit",
     "slots": "the workers' slots",
     "override": "an override",
+    "staged": "the staged recovery",
 }
 BUDGET_BOUNDS: Final = {
     "edge": "what was earned since the tick before",
@@ -140,6 +141,9 @@ def _rate(found: Explained) -> Iterator[str]:
         source = value["override_rate_per_s"].source
         bound = _bound(plan, RateBinding.OVERRIDE)
         yield f"          {_number(seen.override_rate_per_s)} by override ({source}){bound}"
+    if seen.staged_share is not None:
+        source = value["staged_share"].source
+        yield f"          x {_number(seen.staged_share)} ({source}){_bound(plan, RateBinding.STAGED)}"
 
 
 def _budget(found: Explained) -> Iterator[str]:
@@ -163,7 +167,7 @@ def _budget(found: Explained) -> Iterator[str]:
 
 
 def _why_none(found: Explained) -> str:
-    if found.snapshot.resumed:
+    if found.snapshot.planned:
         return " (an earlier owner planned this run, or it only repairs)"
     return " (paused: nothing is earned meanwhile)" if found.snapshot.paused else ""
 

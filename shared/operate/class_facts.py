@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from msgspec import Struct
@@ -13,7 +14,6 @@ from shared.domain.upstream import rate_in_force
 from shared.domain.work_index import Nominee
 from shared.operate.capacity import MatchSample
 from shared.operate.ports import MetricHistory
-from shared.pacer import choose
 from shared.pacer.cost import job_usage
 from shared.ports import Ports
 from shared.steps.counting import waiting_partitions
@@ -149,7 +149,7 @@ def sample_matches(ports: Ports, settings: ClassSettings) -> MatchSample:
     def first(partition: str) -> tuple[Nominee, ...]:
         return ports.ledger.page(partition, low=work_index.at(0), high=due, limit=SAMPLE_ROWS).nominees
 
-    by_match = choose.per_match(row for page in ports.parallel.map(first, partitions) for row in page)
+    by_match = Counter(row.match_id for page in ports.parallel.map(first, partitions) for row in page)
     return MatchSample(rows=sum(by_match.values()), matches=len(by_match), largest=max(by_match.values(), default=0))
 
 

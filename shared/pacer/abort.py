@@ -1,4 +1,7 @@
-"""When a drain does more harm than good and must stop by itself: a pause with a reason, nothing deleted (DESIGN 9)."""
+"""When a drain does more harm than good and must stop by itself: a pause with a reason, nothing deleted (DESIGN 9).
+
+`windows_to_judge` makes of a class's last ticks what the rules look at; `judge` puts the rules to it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from shared.domain.settings import AbortRules
+from shared.domain import stats
+from shared.domain.control import REPAIR_MARK, Control, TickLine
+from shared.domain.settings import AbortRules, ClassSettings
+from shared.pacer.cost import spent
+from shared.pacer.snapshot import Gathered
 
 ENOUGH_ROWS: Final = 20
 """Rows below which a ratio of them says nothing."""
 
 LEFT_OVER: Final = 2
+"""Fewer pending rows than this many times the retries of a minute are the end of a drain: what fails is left."""
 
 STUCK_SHARE: Final = 0.5
 """A backlog that ages while at least this share of what was due is finished is a large one, and not a stuck one."""
@@ -142,3 +150,69 @@ def _age_rising(windows: Sequence[Health], age_windows: int | None) -> Abort | N
 
 def _rises(values: Iterable[float]) -> bool:
     return all(after > before for before, after in pairwise(values))
+
+
+# -- what the rules look at
+
+LOOK_BACK_TICKS: Final = 10
+"""Enough for the rules that compare windows, and for the ratio of the dead: at the end of a drain only what fails is
+left, and for some minutes most rows that end are dead ones."""
+
+LONGEST_LOOK_MINUTES: Final = 10
+"""Of a longer interval its last minutes are judged, the same number of each."""
+
+
+def minutes_to_judge(settings: ClassSettings, control: Control, now_ms: int) -> set[int]:
+    """The minutes whose counters `windows_to_judge` needs."""
+    ends = [line.at_ms for line in _judged_ticks(control, now_ms)[1:]] + [now_ms]
+    return {start_ms for end_ms in ends for start_ms in _minutes_before(settings, end_ms)}
+
+
+def windows_to_judge(gathered: Gathered) -> list[Health]:
+    """One for each interval between ticks that admitted at full rate, oldest first; the last one ends now.
+
+    Not across a pause or a staged recovery: a backlog grows in both, as it should.
+    """
+    ticks = _judged_ticks(gathered.control, gathered.now_ms)
+    ends = [*((line.at_ms, line.pending, line.oldest_age_s) for line in ticks[1:])]
+    ends.append((gathered.now_ms, gathered.pending, gathered.oldest_age_s))
+    return [_health(gathered, before, *end) for before, end in zip(ticks, ends, strict=False)]
+
+
+def _judged_ticks(control: Control, now_ms: int) -> list[TickLine]:
+    """The ticks since the last pause or staged recovery that admitted, oldest first; of one minute the last one."""
+    resumed_ms = 0 if control.resumed is None else control.resumed.at_ms
+    ticks: list[TickLine] = []
+    minute_ms = stats.window_of(now_ms)
+    for line in reversed(control.history):
+        if line.paused or line.staged or line.at_ms < resumed_ms or len(ticks) == LOOK_BACK_TICKS:
+            break
+        if stats.window_of(line.at_ms) != minute_ms and not line.run_id.endswith(REPAIR_MARK):
+            ticks.append(line)
+            minute_ms = stats.window_of(line.at_ms)
+    return ticks[::-1]
+
+
+def _minutes_before(settings: ClassSettings, end_ms: int) -> list[int]:
+    minutes = min(LONGEST_LOOK_MINUTES, settings.tick_interval_s * 1000 // stats.WINDOW_MS)
+    return [stats.window_of(end_ms) - number * stats.WINDOW_MS for number in range(minutes, 0, -1)]
+
+
+def _health(gathered: Gathered, before: TickLine, end_ms: int, pending: int, oldest_age_s: int) -> Health:
+    counted = gathered.counted(_minutes_before(gathered.settings, end_ms))
+    upstream = gathered.upstream if end_ms == gathered.now_ms else None
+    worked_s = max(0.0, (end_ms - before.at_ms) / 1000 - gathered.measures.service_s.value)
+    ticks = len(counted) * stats.WINDOW_MS / 1000 / gathered.settings.tick_interval_s
+    return Health(
+        oldest_age_s=oldest_age_s,
+        pending=pending,
+        starts=stats.total(counted, stats.STARTS),
+        arrivals=max(0, pending - before.pending + stats.total(counted, *stats.ENDINGS)),
+        completions=stats.total(counted, stats.COMPLETIONS),
+        retries=stats.total(counted, *stats.RETRIED),
+        deaths=stats.total(counted, stats.DEATHS),
+        calls=0 if upstream is None else upstream.calls,
+        allowance_calls=None if upstream is None else upstream.allowed_calls,
+        spend_usd=spent(counted, gathered.settings, ticks=ticks, rows=pending, prices=gathered.prices).total_usd,
+        due_completions=min(before.rate_per_s * worked_s, before.admitted + before.in_flight),
+    )

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.domain import stats
+from shared.domain.control import Control
 from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.domain.stats import StatsWindow
 
@@ -369,3 +370,21 @@ def job_usage(*, service_s: float, memory_mb: int, chunks: float = 1) -> Usage:
 
 def _gb_seconds(windows: Sequence[StatsWindow], counter: str, settings: ClassSettings) -> float:
     return stats.total(windows, counter) / 1000 * settings.memory_mb / 1024
+
+
+MOST_MINUTES: Final = 60
+"""Ticks further apart than this say nothing of their cost: it would take more reads than it is worth."""
+
+
+def minutes_since(now_ms: int, before_ms: int | None) -> list[int]:
+    """The minutes that closed since the tick before, newest first, each once, but a minute late: workers flush every
+    30 s, so that the counters of a minute that has just closed are not all there."""
+    closed = 1 if before_ms is None else (stats.window_of(now_ms) - stats.window_of(before_ms)) // stats.WINDOW_MS
+    last_ms = stats.window_of(now_ms) - 2 * stats.WINDOW_MS
+    return [last_ms - number * stats.WINDOW_MS for number in range(closed)]
+
+
+def minutes_to_price(control: Control, now_ms: int) -> list[int] | None:
+    """The minutes that a tick at `now_ms` accounts for; None where they are too many to be read."""
+    minutes_ms = minutes_since(now_ms, control.history[-1].at_ms if control.history else None)
+    return minutes_ms if len(minutes_ms) <= MOST_MINUTES else None

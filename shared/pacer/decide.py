@@ -28,9 +28,14 @@ from typing import Any, Final
 from msgspec import NODEFAULT, Struct, field, structs
 from msgspec.structs import replace
 
-from shared.domain.control import Carry, TickLine
+from shared.domain.control import Carry, Stage, TickLine, override_sources, rate_bound, slots_in_force
 from shared.domain.job import LaneCounts
 from shared.domain.numbers import NANO, exact
+from shared.pacer.abort import Abort, judge, windows_to_judge
+from shared.pacer.forecast import Eta, drain_eta
+from shared.pacer.measures import expected_rows
+from shared.pacer.recovery import stage_of
+from shared.pacer.snapshot import Gathered
 
 
 class LaneSplit(Struct, frozen=True, kw_only=True):
@@ -115,6 +120,7 @@ class RateBinding(StrEnum):
     UPSTREAM = "upstream"
     SLOTS = "slots"
     OVERRIDE = "override"
+    STAGED = "staged"
 
 
 class Binding(StrEnum):
@@ -135,8 +141,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     without an upstream. `planned_at_ms` is when the last tick was planned, None before the first, which earns one
     interval. `waiting` counts eligible rows only. `in_flight` is what the index shows,
     `unseen` what it may not show yet: only the cap counts that, or rows that it does show would count twice. `paused`
-    means that control does not admit, `resumed` that an earlier owner of this run planned it already. `returned` rows
+    means that control does not admit, `planned` that an earlier owner of this run planned it already. `returned` rows
     of the last live allowance admitted nobody, `expected_live` ones are to be kept for what comes before the next tick.
+    `staged_share` is the part of the rate that a staged recovery lets through, None outside of one.
     `sources` says of a field where its value came from, for `explain`: {"service_s": "p50 of 15 windows"}.
     """
 
@@ -151,6 +158,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     upstream_share: float = 1.0
     calls_per_job: float = 1.0
     override_rate_per_s: float | None = None
+    staged_share: float | None = None
     planned_at_ms: int | None = None
     carry: Carry = field(default_factory=Carry)
     waiting: LaneCounts = field(default_factory=LaneCounts)
@@ -159,7 +167,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     returned: int = 0
     expected_live: int = 0
     paused: bool = False
-    resumed: bool = False
+    planned: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -212,7 +220,7 @@ class _Terms(Struct, frozen=True, kw_only=True):
 def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
     """Decide a tick's budget and its split between the lanes.
 
-        rate   = min(upstream rate x share / calls per job, slots / service time, override)
+        rate   = min(upstream rate x share / calls per job, slots / service time, override) x staged share
         slots  = min(ready matches, concurrency)
         budget = max(0, min(rate x elapsed + carry + returned,
                             rate x (interval + lateness + service time) - in flight,
@@ -231,7 +239,7 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
     """
     terms = _terms(snapshot, now_ms)
     budget, live, recovery, granted, carry = 0, 0, 0, 0, snapshot.carry
-    if not (snapshot.resumed or snapshot.paused):
+    if not (snapshot.planned or snapshot.paused):
         budget = max(0, min(terms.edge, terms.level, terms.cap))
         parts = split(
             earned_nrows=terms.earned_nrows,
@@ -251,7 +259,7 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
         recovery=recovery,
         granted=granted,
         carry=carry,
-        planned_at_ms=snapshot.planned_at_ms if snapshot.resumed and snapshot.planned_at_ms is not None else now_ms,
+        planned_at_ms=snapshot.planned_at_ms if snapshot.planned and snapshot.planned_at_ms is not None else now_ms,
         edge_rows=terms.edge,
         level_rows=terms.level,
         cap_rows=terms.cap,
@@ -259,11 +267,6 @@ def plan_tick(snapshot: Snapshot, now_ms: int) -> TickPlan:
         factors=tuple(_factors(snapshot, terms, budget)),
         snapshot=snapshot,
     )
-
-
-def calculated_rate_per_s(snapshot: Snapshot) -> float:
-    """What the bounds in the snapshot allow: min(upstream, slots, override), in jobs per second."""
-    return float(_rate(snapshot)[0])
 
 
 def _terms(snapshot: Snapshot, now_ms: int) -> _Terms:
@@ -289,7 +292,8 @@ def _terms(snapshot: Snapshot, now_ms: int) -> _Terms:
 
 
 def _rate(snapshot: Snapshot) -> tuple[Fraction, RateBinding]:
-    """The smallest of the bounds there are; of equal ones the first. The slots always are one."""
+    """The smallest of the bounds there are; of equal ones the first. The slots always are one, and a staged recovery
+    lets only a part of it through."""
     bounds: list[tuple[Fraction, RateBinding]] = []
     calls_per_job = exact(snapshot.calls_per_job, name="calls_per_job")
     if snapshot.upstream_rate_per_s is not None and calls_per_job > 0:
@@ -302,7 +306,13 @@ def _rate(snapshot: Snapshot) -> tuple[Fraction, RateBinding]:
     bounds.append((_slots(snapshot) / service, RateBinding.SLOTS))
     if snapshot.override_rate_per_s is not None:
         bounds.append((exact(snapshot.override_rate_per_s, name="override_rate_per_s"), RateBinding.OVERRIDE))
-    return min(bounds, key=lambda bound: bound[0])
+    smallest = min(bounds, key=lambda bound: bound[0])
+    if snapshot.staged_share is None:
+        return smallest
+    share = exact(snapshot.staged_share, name="staged_share")
+    if share > 1:
+        raise ValueError(f"staged_share must be at most 1, got {snapshot.staged_share}")
+    return smallest[0] * share, RateBinding.STAGED
 
 
 def _slots(snapshot: Snapshot) -> int:
@@ -312,7 +322,7 @@ def _slots(snapshot: Snapshot) -> int:
 
 def _binding(snapshot: Snapshot, terms: _Terms, budget: int, *, claimed: int) -> Binding:
     """Of equal terms the edge is named, then the level. With nothing waiting, nothing else can be said to bind."""
-    if snapshot.resumed:
+    if snapshot.planned:
         return Binding.RESUMED
     if snapshot.paused:
         return Binding.PAUSED
@@ -325,7 +335,9 @@ def _binding(snapshot: Snapshot, terms: _Terms, budget: int, *, claimed: int) ->
 
 _CONFIGURED: Final = ("interval_s", "lateness_s", "live_share", "max_inflight", "concurrency", "upstream_share")
 
-_OBSERVED: Final = ("service_s", "ready_matches", "upstream_rate_per_s", "calls_per_job", "override_rate_per_s")
+_OBSERVED: Final = (
+    *("service_s", "ready_matches", "upstream_rate_per_s", "calls_per_job", "override_rate_per_s", "staged_share"),
+)
 
 
 def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]:
@@ -362,7 +374,7 @@ def _factors(snapshot: Snapshot, terms: _Terms, budget: int) -> Iterator[Factor]
 
 
 def _budget_source(snapshot: Snapshot) -> str:
-    if snapshot.resumed:
+    if snapshot.planned:
         return "0: an earlier owner planned this run"
     if snapshot.paused:
         return "0: paused"
@@ -370,6 +382,10 @@ def _budget_source(snapshot: Snapshot) -> str:
 
 
 _ON_THE_LINE: Final = frozenset({"waiting", "in_flight", "paused"})
+"""Fields that the line holds anyway."""
+
+_RENAMED: Final = {"resumed": "planned"}
+"""What facts of a version before call a field, and what it is called now."""
 
 
 class Explained(Struct, frozen=True, kw_only=True):
@@ -403,6 +419,7 @@ def _unpack(line: TickLine) -> Snapshot | None:
     try:
         kept = json.loads(line.facts or "{}")
         given: dict[str, Any] = {name: kept[name] for name in known.intersection(kept)}
+        given |= {now: kept[then] for then, now in _RENAMED.items() if then in kept}
         if "carry" in given:
             given["carry"] = Carry(live=given["carry"][0], recovery=given["carry"][1])
         return Snapshot(waiting=line.waiting, in_flight=line.in_flight, paused=line.paused, **given)
@@ -420,3 +437,82 @@ def _default(each: structs.FieldInfo) -> Any:
     if each.default_factory is not NODEFAULT:
         return each.default_factory()
     return each.default
+
+
+# -- the one decision of a tick
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """All that a tick decides, before it has admitted anything.
+
+    `stage` is where a staged recovery stands, None at full rate. `abort` says why the class must pause itself now; its
+    plan then admits nothing. `spend_usd` is what the abort rules looked at, None where they were not asked.
+    """
+
+    stage: Stage | None
+    abort: Abort | None
+    spend_usd: float | None
+    plan: TickPlan
+    forecast: Eta
+
+
+def decide(gathered: Gathered, *, plans: bool) -> Decision:
+    """Stage, abort, plan and forecast of one tick. `plans` False: this tick only sweeps, and is not judged.
+
+    A paused class is not judged either: an operator's pause is never replaced.
+    """
+    control = gathered.control
+    stage = stage_of(gathered)
+    abort, spend_usd = None, None
+    if plans and control.admits:
+        windows = [] if stage is not None else windows_to_judge(gathered)
+        spend_usd = sum(window.spend_usd for window in windows)
+        abort = judge(windows, gathered.settings.abort)
+    stage = stage if abort is None else None
+    paused = not control.admits or abort is not None
+    plan = plan_tick(_snapshot_of(gathered, stage, paused=paused, planned=not plans), gathered.now_ms)
+    forecast = drain_eta(
+        control.history,
+        now_ms=gathered.now_ms,
+        pending=gathered.pending,
+        paused=paused,
+        later=gathered.counts.later,
+    )
+    return Decision(stage=stage, abort=abort, spend_usd=spend_usd, plan=plan, forecast=forecast)
+
+
+def _snapshot_of(gathered: Gathered, stage: Stage | None, *, paused: bool, planned: bool) -> Snapshot:
+    settings, control, upstream, measures = gathered.settings, gathered.control, gathered.upstream, gathered.measures
+    return Snapshot(
+        interval_s=settings.tick_interval_s,
+        lateness_s=settings.lateness_s,
+        live_share=settings.live_share,
+        max_inflight=settings.max_inflight,
+        concurrency=slots_in_force(control.slots, configured=settings.slots),
+        upstream_rate_per_s=None if upstream is None else upstream.rate_per_s,
+        upstream_share=settings.upstream_share if upstream is None else upstream.share,
+        calls_per_job=measures.calls_per_job.value,
+        service_s=measures.service_s.value,
+        override_rate_per_s=rate_bound(control.rate, now_ms=gathered.now_ms),
+        staged_share=None if stage is None else stage.share,
+        planned_at_ms=control.planned_at_ms,
+        carry=control.carry,
+        waiting=gathered.counts.eligible,
+        in_flight=len(gathered.inflight),
+        unseen=gathered.unseen_rows,
+        returned=gathered.allowance.unspent,
+        expected_live=expected_rows(gathered.arrived, interval_s=settings.tick_interval_s),
+        paused=paused,
+        planned=planned,
+        sources=_sources(gathered, stage),
+    )
+
+
+def _sources(gathered: Gathered, stage: Stage | None) -> dict[str, str]:
+    measures, control = gathered.measures, gathered.control
+    sources = {"calls_per_job": measures.calls_per_job.source, "service_s": measures.service_s.source}
+    if gathered.upstream is not None:
+        sources["upstream_rate_per_s"] = gathered.upstream.source
+    if stage is not None:
+        sources["staged_share"] = f"staged recovery since {stage.cause}: {stage.share:.0%} of the calculated rate"
+    return sources | override_sources(control.rate, control.slots, now_ms=gathered.now_ms)

@@ -1,14 +1,21 @@
-"""What a job costs, as measured from closed windows: calls, chunks, worker time, the long chunk. Declared until then.
+"""What a tick goes by: what a job costs, measured from closed windows, and how many live rows will come.
+
+Calls, chunks, worker time and the long chunk are declared until they are measured.
 
 A ratio per completed job is only right while about as many jobs end as begin. Where long jobs have just begun their
 calls are counted and their ends are not; where they run out it is the other way round. So a measure needs enough rows
 and a balance of both; without them the last one measured stands, and before any the declared value.
+
+What comes is measured too: the live rows that a tick keeps of its budget, because they are expected before the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, sqrt
 from typing import Final
+
+from msgspec import Struct
 
 from shared.domain import stats
 from shared.domain.control import Measure, Measures, Origin
@@ -16,13 +23,16 @@ from shared.domain.settings import ClassSettings
 from shared.domain.stats import StatsWindow
 
 ENOUGH_JOBS: Final = 20
+"""Completed jobs from which on a ratio per job is believed."""
 
 ENOUGH_CHUNKS: Final = 20
+"""Chunks from which on their percentile is believed."""
 
 BALANCE_SHARE: Final = 0.25
 """Starts and completions may differ by this share of the larger one."""
 
 LONG_CHUNK: Final = 0.95
+"""The quantile that stands for a long chunk: what a worker keeps in hand before it begins another one."""
 
 
 def measure(windows: Sequence[StatsWindow], settings: ClassSettings, *, last: Measures | None = None) -> Measures:
@@ -80,3 +90,32 @@ def _remembered(last: Measure | None) -> Measure | None:
     if last is None or last.origin is Origin.DECLARED:
         return None
     return Measure(value=last.value, origin=Origin.REMEMBERED, samples=last.samples)
+
+
+FADING: Final = 0.7
+"""An interval weighs this share of the one after it. Faster would follow chance, slower would keep rows idle when the
+arrivals end: rows that are kept and not spent are work that the pool did not get."""
+
+DEVIATIONS: Final = 2.0
+"""Standard deviations of a Poisson count above its mean: one arrival in some forty then finds nothing left."""
+
+
+class Arrived(Struct, frozen=True, kw_only=True):
+    """Live rows that were submitted, whether they found allowance or not, in the time between two plans."""
+
+    rows: int
+    elapsed_ms: int
+
+
+def expected_rows(intervals: Sequence[Arrived], *, interval_s: float) -> int:
+    """Live rows to expect in an interval, a margin included, from what came in the last ones, oldest first.
+
+    0 while none came: a first arrival waits for its tick, and is measured by then. Half a row counts as one: a single
+    arrival keeps a row for some minutes, and not for ever.
+    """
+    rows = elapsed_s = 0.0
+    for interval in intervals:
+        rows = rows * FADING + interval.rows
+        elapsed_s = elapsed_s * FADING + max(0, interval.elapsed_ms) / 1000
+    mean = rows * interval_s / max(elapsed_s, interval_s)
+    return floor(mean + DEVIATIONS * sqrt(mean) + 0.5)

@@ -30,7 +30,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.domain.settings import RatePolicy, UpstreamSettings
-from shared.domain.stats import WINDOW_MS
+from shared.domain.stats import WINDOW_MS, window_of
 from shared.domain.upstream import Decision, Learned, bounds_per_s, rate_in_force
 
 NOISE_SHARE: Final = 0.001
@@ -139,6 +139,17 @@ def rate_during(learned: Learned, start_ms: int) -> float:
         return learned.rate_per_s
     old_share = min(max(0, learned.changed_ms - start_ms), WINDOW_MS) / WINDOW_MS
     return old_share * learned.previous_per_s + (1 - old_share) * learned.rate_per_s
+
+
+LOOK_BACK_WINDOWS: Final = 10
+"""Closed windows that are judged at most: what happened before a longer absence says little of the limit now."""
+
+
+def undecided(learned: Learned | None, now_ms: int) -> list[int]:
+    """The closed windows that no decision was made on yet, newest first."""
+    running_ms = window_of(now_ms)
+    closed = [running_ms - number * WINDOW_MS for number in range(1, LOOK_BACK_WINDOWS + 1)]
+    return [start_ms for start_ms in closed if learned is None or start_ms > learned.window_ms]
 
 
 def learn_all(learned: Learned, windows: Iterable[WindowCounts], *, upstream: UpstreamSettings, now_ms: int) -> Learned:

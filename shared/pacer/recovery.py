@@ -7,13 +7,10 @@ stay in budget and its starts were within the allowance.
 It never blocks for ever. A step that is too slow to make headway against the arrivals is not a reason to stay on it: if
 retries and starts are in order the next one comes after `HEADWAY_WINDOWS`. And after `PATIENCE_WINDOWS` it comes in any
 case: what is wrong by then is the business of the learned rate and of the abort rules.
-
-Where a class's staged recovery stands at a tick: begun, a step further, or over (DESIGN section 9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isfinite
 from typing import Final
 
@@ -23,16 +20,17 @@ from msgspec.structs import replace
 from shared.domain import stats
 from shared.domain.control import SHARES, Cause, Control, Stage
 from shared.domain.settings import ClassSettings
-from shared.domain.stats import WINDOW_MS, StatsWindow
-from shared.pacer.decide import Snapshot, calculated_rate_per_s
-from shared.pacer.rate import UpstreamSight
+from shared.domain.stats import WINDOW_MS
+from shared.pacer.snapshot import Gathered
 
 RETRY_BUDGET: Final = 0.1
 """Rows that came back (refused, held, failed) per row started; above it a window does not count as good."""
 
 HEADWAY_WINDOWS: Final = 2
+"""Good windows after which the next step comes although the backlog does not fall."""
 
 PATIENCE_WINDOWS: Final = 5
+"""Windows after which the next step comes in any case."""
 
 LONGEST_WINDOWS: Final = PATIENCE_WINDOWS * (len(SHARES) - 1)
 """Observed windows after which any stage is full."""
@@ -72,13 +70,6 @@ def begin(cause: Cause, *, now_ms: int, oldest_age_s: float, pending: int) -> St
     return Stage(cause=cause, since_ms=now_ms, oldest_age_s=oldest_age_s, pending=pending)
 
 
-def limit(stage: Stage | None, rate_per_s: float) -> float:
-    """The calculated rate as far as the stage lets it through. ValueError if the rate is negative or not finite."""
-    if not isfinite(rate_per_s) or rate_per_s < 0:
-        raise ValueError(f"rate_per_s must be finite and not negative, got {rate_per_s}")
-    return rate_per_s if stage is None else rate_per_s * stage.share
-
-
 def step(stage: Stage, observed: Observed) -> Stage:
     """The stage after one more window: a step up or the same step, never down. Drop it once it is `full`.
 
@@ -113,34 +104,25 @@ def _may_go_on(before: Stage, seen: Stage, observed: Observed) -> bool:
     return fell or observed.pending == 0 or seen.windows >= HEADWAY_WINDOWS
 
 
-def stage_of(
-    settings: ClassSettings,
-    control: Control,
-    windows: Sequence[StatsWindow],
-    upstream: UpstreamSight | None,
-    *,
-    pending: int,
-    oldest_age_s: int,
-    now_ms: int,
-) -> Stage | None:
+def stage_of(gathered: Gathered) -> Stage | None:
     """The stage that this tick runs at; None is full rate. While paused there is none: the resume begins one."""
+    settings, control = gathered.settings, gathered.control
     if not settings.staged_recovery or not control.admits:
         return None
-    cause = _cause(settings, control, now_ms)
+    backlog = {"now_ms": gathered.now_ms, "oldest_age_s": gathered.oldest_age_s, "pending": gathered.pending}
+    cause = _cause(settings, control, gathered.now_ms)
     if cause is not None:
-        return begin(cause, now_ms=now_ms, oldest_age_s=oldest_age_s, pending=pending) if pending else None
-    stage = control.stage
-    for window in sorted(windows, key=lambda each: each.start_ms):
+        return begin(cause, **backlog) if gathered.pending else None
+    stage, upstream = control.stage, gathered.upstream
+    for window in reversed(gathered.windows):
         if stage is None:
             return None
         observed = Observed(
             window_ms=window.start_ms,
-            now_ms=now_ms,
-            oldest_age_s=oldest_age_s,
-            pending=pending,
             starts=stats.total([window], stats.STARTS),
             retries=stats.total([window], *stats.RETRIED),
             compliant=upstream is None or upstream.calls <= upstream.allowed_calls,
+            **backlog,
         )
         stage = step(stage, observed)
     return None if stage is None or stage.full else stage
@@ -155,17 +137,6 @@ def _cause(settings: ClassSettings, control: Control, now_ms: int) -> Cause | No
     paused_until_now = bool(control.history) and control.history[-1].paused
     if paused_until_now and control.resumed is not None and control.resumed.at_ms > (admitting_ms or 0):
         return Cause.RESUMED
-    seen = [each for each in (control.planned_at_ms, *(line.at_ms for line in control.history)) if each is not None]
-    last_ms = max(seen, default=None)
+    ticks_ms = [control.planned_at_ms, *(line.at_ms for line in control.history)]
+    last_ms = max((at_ms for at_ms in ticks_ms if at_ms is not None), default=None)
     return Cause.AWAY if was_away(last_ms, now_ms=now_ms, interval_s=settings.tick_interval_s) else None
-
-
-def staged(snapshot: Snapshot, stage: Stage | None) -> Snapshot:
-    """The snapshot with the stage's part of the calculated rate as a bound of its own."""
-    if stage is None:
-        return snapshot
-    bound_per_s = limit(stage, calculated_rate_per_s(snapshot))
-    source = f"staged recovery since {stage.cause}: {stage.share:.0%} of the calculated rate"
-    return replace(
-        snapshot, override_rate_per_s=bound_per_s, sources={**snapshot.sources, "override_rate_per_s": source}
-    )

@@ -15,10 +15,10 @@ from shared.domain.control import Origin, TickLine
 from shared.domain.job import SLUICE
 from shared.domain.settings import ClassSettings
 from shared.domain.stats import StatsWindow
-from shared.errors import LedgerUnavailable
-from shared.pacer.cost import Spending, spent
+from shared.pacer.cost import Spending, minutes_since
+from shared.pacer.decide import Decision
 from shared.pacer.forecast import Eta, eta_trend
-from shared.pacer.snapshot import Gathered, windows_at
+from shared.pacer.snapshot import Gathered
 from shared.ports import Ports
 
 IDLE_WINDOWS: Final = 5
@@ -62,14 +62,6 @@ def signals(
     )
 
 
-def minutes_since(now_ms: int, before_ms: int | None) -> list[int]:
-    """The minutes that closed since the tick before, newest first, each once, but a minute late: workers flush every
-    30 s, so that the counters of a minute that has just closed are not all there."""
-    closed = 1 if before_ms is None else (stats.window_of(now_ms) - stats.window_of(before_ms)) // stats.WINDOW_MS
-    last_ms = stats.window_of(now_ms) - 2 * stats.WINDOW_MS
-    return [last_ms - number * stats.WINDOW_MS for number in range(closed)]
-
-
 def _forgotten(settings: ClassSettings, line: TickLine, windows: Sequence[StatsWindow]) -> bool:
     """Rows wait, the rate would start some, and no worker began or ended a chunk: a mapping is off, or a schedule is.
 
@@ -77,8 +69,8 @@ def _forgotten(settings: ClassSettings, line: TickLine, windows: Sequence[StatsW
     """
     if line.paused or not line.waiting.total or line.rate_per_s * PATIENCE_S < 1:
         return False
-    seen = windows[: max(IDLE_WINDOWS, settings.tick_interval_s * 1000 // stats.WINDOW_MS)]
-    return stats.total(seen, stats.STARTS, stats.RESUMES, stats.CHUNKS) == 0
+    recent = windows[: max(IDLE_WINDOWS, settings.tick_interval_s * 1000 // stats.WINDOW_MS)]
+    return stats.total(recent, stats.STARTS, stats.RESUMES, stats.CHUNKS) == 0
 
 
 def _unpaced(settings: ClassSettings, line: TickLine, eta: Eta) -> bool:
@@ -88,11 +80,11 @@ def _unpaced(settings: ClassSettings, line: TickLine, eta: Eta) -> bool:
     return slow and line.admitted > 0 and line.waiting.total <= line.admitted
 
 
-def emit_tick(
-    ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta, cost: Spending | None
-) -> None:
+def emit_tick(ports: Ports, gathered: Gathered, decision: Decision, line: TickLine, cost: Spending | None) -> None:
     """One set of values per closed tick. What cannot be said is absent: a gap in a graph is honest, a zero is not."""
-    values = _rows(line) | _stops(seen) | _drain(seen, eta) | _workers(settings, seen, line, eta) | _money(seen, cost)
+    settings, eta = gathered.settings, decision.forecast
+    values = _rows(line) | _stops(gathered) | _drain(gathered, eta)
+    values |= _workers(gathered, decision, line) | _money(decision, cost)
     ports.metrics.emit(settings.name, values)
     ports.log.event(
         "tick_closed",
@@ -130,18 +122,18 @@ def _rows(line: TickLine) -> dict[str, float]:
     }
 
 
-def _stops(seen: Gathered) -> dict[str, float]:
+def _stops(gathered: Gathered) -> dict[str, float]:
     """Whether it admits at all, and whether it was Sluice itself that stopped it: then a person has to look."""
-    pause = seen.control.pause
+    pause = gathered.control.pause
     return {
-        "Paused": float(not seen.control.admits),
+        "Paused": float(not gathered.control.admits),
         "StoppedItself": float(pause is not None and pause.by == SLUICE),
     }
 
 
-def _drain(seen: Gathered, eta: Eta) -> dict[str, float]:
+def _drain(gathered: Gathered, eta: Eta) -> dict[str, float]:
     """When it will be over, and whether that moves. `DrainStalled` stands where no time could be said (I11)."""
-    trend = eta_trend(seen.control.history, eta)
+    trend = eta_trend(gathered.control.history, eta)
     minutes = {
         "DrainEtaMinutes": eta.seconds,
         "DrainEtaChangeMinutes": trend.change_s,
@@ -150,57 +142,38 @@ def _drain(seen: Gathered, eta: Eta) -> dict[str, float]:
     return {"DrainStalled": float(eta.state.will_not_drain)} | _known(minutes, per=60)
 
 
-def _workers(settings: ClassSettings, seen: Gathered, line: TickLine, eta: Eta) -> dict[str, float]:
+def _workers(gathered: Gathered, decision: Decision, line: TickLine) -> dict[str, float]:
     """What the workers did. The first two are of the last closed minute, the counts of what settled since."""
-    history, last_minute = seen.control.history, seen.windows[:1]
-    found = signals(settings, line, eta, seen.windows, before_ms=history[-1].at_ms if history else None)
-    chunk = seen.measures.long_chunk_s
+    windows = gathered.windows
+    last_minute = windows[:1]
+    counted = signals(gathered.settings, line, decision.forecast, windows, before_ms=gathered.last_tick_ms)
+    chunk = gathered.measures.long_chunk_s
     values: dict[str, float] = {
         "StartsPerMinute": stats.total(last_minute, stats.STARTS),
         "RetriesPerMinute": stats.total(last_minute, *stats.RETRIED),
-        "Calls": found.calls,
-        "Refusals": found.refusals,
-        "Completions": found.completions,
-        "HopCaps": found.hop_caps,
-        "DeadLetters": found.dead_letters,
-        "PermitsStarved": found.permits_starved,
-        "WaitingWithoutStarts": float(found.waiting_without_starts),
-        "AbortFired": float(seen.abort is not None),
-        "DeferredAtZero": float(found.deferred_at_zero),
+        "Calls": counted.calls,
+        "Refusals": counted.refusals,
+        "Completions": counted.completions,
+        "HopCaps": counted.hop_caps,
+        "DeadLetters": counted.dead_letters,
+        "PermitsStarved": counted.permits_starved,
+        "WaitingWithoutStarts": float(counted.waiting_without_starts),
+        "AbortFired": float(decision.abort is not None),
+        "DeferredAtZero": float(counted.deferred_at_zero),
     }
     observed = {
-        "RefusalRatio": found.refusal_ratio,
+        "RefusalRatio": counted.refusal_ratio,
         "P95ChunkSeconds": None if chunk.origin is Origin.DECLARED else chunk.value,
-        "UpstreamRatePerSecond": None if seen.upstream is None else seen.upstream.rate_per_s,
+        "UpstreamRatePerSecond": None if gathered.upstream is None else gathered.upstream.rate_per_s,
     }
     return values | _known(observed)
 
 
-def _money(seen: Gathered, cost: Spending | None) -> dict[str, float]:
+def _money(decision: Decision, cost: Spending | None) -> dict[str, float]:
     """Spent since the tick before, and what of it was for nothing; `SpendUsd` is what the abort rule judges."""
-    said = None if cost is None else {"CostUsd": cost.total_usd, "WasteUsd": cost.waste_usd}
-    return (said or {}) | _known(
-        {"CostPerJobUsd": None if cost is None else cost.per_job_usd, "SpendUsd": seen.spend_usd}
-    )
+    total = {} if cost is None else {"CostUsd": cost.total_usd, "WasteUsd": cost.waste_usd}
+    return total | _known({"CostPerJobUsd": None if cost is None else cost.per_job_usd, "SpendUsd": decision.spend_usd})
 
 
 def _known(values: Mapping[str, float | None], *, per: float = 1) -> dict[str, float]:
     return {name: value / per for name, value in values.items() if value is not None}
-
-
-MOST_MINUTES: Final = 60
-"""Ticks further apart than this say nothing of their cost: it would take more reads than it is worth."""
-
-
-def cost_of_tick(ports: Ports, settings: ClassSettings, seen: Gathered, line: TickLine) -> Spending | None:
-    """None where not all of its minutes can be read. A cost is never worth a tick."""
-    history = seen.control.history
-    minutes_ms = minutes_since(line.at_ms, history[-1].at_ms if history else None)
-    if len(minutes_ms) > MOST_MINUTES:
-        return None
-    try:
-        found = windows_at(ports, settings, seen, minutes_ms)
-    except LedgerUnavailable:
-        return None
-    windows = [found[start_ms] for start_ms in minutes_ms]
-    return spent(windows, settings, ticks=1, rows=line.pending + line.dead, prices=seen.prices)

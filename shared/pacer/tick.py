@@ -1,19 +1,15 @@
-"""The minute that a trigger stands for: from its scheduled time, never from "now" (I6, TRAPS 25).
+"""One tick of the pacer: lock, withdraw, settle, gather, decide, claim, sweep, close (DESIGN section 7).
 
-One tick of the pacer: admit the run, gather, decide, apply (DESIGN section 7).
+Only `pacer.decide` thinks; what stands here reads for it or carries out what it said.
 
-The middle step is `shared.pacer.decide.plan_tick`; everything here reads for it or carries out what it said.
-
-What one trigger of the pacer sets going: its own tick, then the runs that somebody admitted and nobody executed.
-
-The webhook admits a run with one write and then asks for its tick; it may die in between, or meet a repair that holds
-the lock. Both leave an open run, and the next tick of the class, of whatever kind, executes it here.
+A trigger sets its own tick going, and then the runs that somebody admitted and nobody executed. The webhook admits a
+run with one write and then asks for its tick; it may die in between, or meet a repair that holds the lock. Both leave
+an open run, and the next tick of the class, of whatever kind, executes it here.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -39,44 +35,20 @@ from shared.domain.control import (
     TickMemory,
     minutes_to_look_at,
 )
+from shared.domain.job import SLUICE, Flag
 from shared.domain.settings import LOCK_MARGIN_S, ClassSettings, Schedule, Settings, UpstreamSettings
 from shared.errors import InvalidInput, LedgerUnavailable
-from shared.pacer import decide
+from shared.pacer.abort import Abort
 from shared.pacer.claim import claim_and_send, sweep
-from shared.pacer.decide import TickPlan, plan_tick
-from shared.pacer.forecast import drain_eta
-from shared.pacer.health import stop_if_harmful
-from shared.pacer.snapshot import Gathered, gather, snapshot_of
-from shared.pacer.telemetry import cost_of_tick, emit_tick
+from shared.pacer.cost import Spending, minutes_to_price, spent
+from shared.pacer.decide import Decision, TickPlan, decide, pack
+from shared.pacer.gather import CLAIM_MARGIN_MS, Tick, gather, settle_rate
+from shared.pacer.snapshot import Gathered
+from shared.pacer.telemetry import emit_tick
 from shared.ports import Ports
-
-_UNEXPANDED: Final = re.compile(r"<aws\.scheduler\.[a-z-]+>")
-"""What a scheduler that does not know its own context attributes delivers; the local emulator is one."""
-
-
-def scheduled_ms_of(event: Mapping[str, Any], *, now_ms: int) -> int:
-    """`event["scheduled_at"]` (ISO 8601 with an offset or Z) in milliseconds; `now_ms` where the trigger has none.
-
-    Raises `InvalidInput` for anything else: a tick of a guessed minute could be a second run of another.
-    """
-    value = event.get("scheduled_at")
-    if value is None or (isinstance(value, str) and _UNEXPANDED.fullmatch(value)):
-        return now_ms
-    try:
-        moment = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InvalidInput("scheduled_at", got=f"a {type(value).__name__}", expected="an ISO 8601 time with an offset")
-    # Down, never to the nearest: 11:59:59.9999 is not the next minute, whose run would be another.
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
 
 LOCK_MARGIN_MS: Final = LOCK_MARGIN_S * 1000
 """How long the class lock outlasts the pacer's own end (rule 4)."""
-
-CLAIM_MARGIN_MS: Final = LOCK_MARGIN_S * 1000
-"""How long before its end the pacer stops planning and claiming (rule 4): time to send, sweep and close."""
 
 
 class TickRequest(Struct, frozen=True, kw_only=True):
@@ -104,6 +76,9 @@ class TickReport(Struct, frozen=True, kw_only=True):
     swept: int = 0
 
 
+# -- the tick
+
+
 def run_tick(
     ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None, request: TickRequest
 ) -> TickReport:
@@ -126,7 +101,17 @@ def run_tick(
             ports.ledger.skip_run(key, reason="overlap")
             return _leave(ports, key, "skipped")
         case Taken(planned=planned):
-            return _own(ports, settings, upstream, request, key, planned=planned)
+            tick = Tick(
+                ports=ports,
+                settings=settings,
+                upstream=upstream,
+                key=key,
+                source=request.source,
+                owner=request.nonce,
+                deadline_ms=request.deadline_ms,
+                sweeps_only=planned or request.repair,
+            )
+            return _run(tick)
 
 
 def _leave(ports: Ports, key: RunKey, outcome: str) -> TickReport:
@@ -134,103 +119,101 @@ def _leave(ports: Ports, key: RunKey, outcome: str) -> TickReport:
     return TickReport(run_id=key.run_id, outcome=outcome)
 
 
-def _own(
-    ports: Ports,
-    settings: ClassSettings,
-    upstream: UpstreamSettings | None,
-    request: TickRequest,
-    key: RunKey,
-    *,
-    planned: bool,
-) -> TickReport:
-    stop_ms = request.deadline_ms - CLAIM_MARGIN_MS
+def _run(tick: Tick) -> TickReport:
+    """The tick in its order, the lock being ours. Everything up to `plan_run` may fail and leave nothing behind."""
+    ledger = tick.ports.ledger
     try:
-        seen = gather(ports, settings, upstream, plans=not (planned or request.repair))
-        sweeps_only = planned or request.repair or _revoked(request, seen)
-        seen = seen if sweeps_only else stop_if_harmful(ports, settings, seen)
-        plan = plan_tick(snapshot_of(settings, seen, resumed=sweeps_only), seen.now_ms)
-        # Rule 5: planned before the first claim, so that nothing is ever planned twice.
-        ours = sweeps_only or (
-            ports.clock.now_ms() < stop_ms and ports.ledger.plan_run(key, owner=request.nonce, plan=_memory(seen, plan))
-        )
+        # Withdrawn before anything is counted, or rows would be admitted that no count can have seen (I1).
+        read = ledger.read_allowance if tick.sweeps_only else ledger.withdraw
+        allowance = read(tick.settings.name)
+        settled = settle_rate(tick)
+        gathered = gather(tick, allowance, settled)
+        plans = not (tick.sweeps_only or _revoked(tick, gathered))
+        decision = decide(gathered, plans=plans)
+        if decision.abort is not None:
+            gathered, decision = _pause(tick, gathered, decision, decision.abort)
+        ours = not plans or _plan(tick, gathered, decision.plan)
     except LedgerUnavailable:
-        ports.ledger.drop_lock(key, owner=request.nonce)
+        ledger.drop_lock(tick.key, owner=tick.owner)
         raise
     if not ours:
-        ports.ledger.drop_lock(key, owner=request.nonce)
-        return _leave(ports, key, "lost")
-    admitted, confirmed = claim_and_send(
-        ports,
-        settings,
-        plan,
-        key=key,
-        nonce=request.nonce,
-        stop_ms=stop_ms,
-        inflight=Counter(_matches(seen)),
-        service_s=seen.measures.service_s.value,
+        ledger.drop_lock(tick.key, owner=tick.owner)
+        return _leave(tick.ports, tick.key, "lost")
+    admitted, confirmed = claim_and_send(tick, gathered, decision.plan)
+    swept = sweep(tick, gathered)
+    line = _line(tick, gathered, decision, admitted=admitted, confirmed=confirmed, swept=swept)
+    return _close(tick, gathered, decision, line)
+
+
+def _revoked(tick: Tick, gathered: Gathered) -> bool:
+    """The webhook was closed after it had admitted this run: what it was let in for is not done any more."""
+    return tick.source == WEBHOOK and gathered.control.webhook_closed
+
+
+def _pause(tick: Tick, gathered: Gathered, decision: Decision, abort: Abort) -> tuple[Gathered, Decision]:
+    """The class pauses itself, unless an operator was first: his pause stands, and nothing was aborted."""
+    ports, name = tick.ports, tick.settings.name
+    flag = Flag(by=SLUICE, why=f"{abort.reason.value}: {abort.sentence}", at_ms=ports.clock.now_ms())
+    if not ports.ledger.pause_unless_paused(name, flag):
+        return replace(gathered, control=ports.ledger.read_control(name)), replace(decision, abort=None)
+    ports.log.event("aborted", job_class=name, reason=abort.reason.value)
+    return replace(gathered, control=replace(gathered.control, pause=flag)), decision
+
+
+def _plan(tick: Tick, gathered: Gathered, plan: TickPlan) -> bool:
+    """Rule 5: planned before the first claim, so that nothing is ever planned twice. False: the run is not ours.
+
+    What was spent of the last allowance moves to `recent` here, what was not is in the budget, once and for all.
+    """
+    memory = TickMemory(
+        budget=plan.budget,
+        carry=plan.carry,
+        planned_at_ms=gathered.now_ms,
+        recent=gathered.recent[-RECENT_ADMISSIONS:],
+        missed=gathered.allowance.missed,
     )
-    swept = sweep(ports, settings, seen.inflight, now_ms=seen.now_ms)
-    line = _line(key, seen, plan, admitted=admitted, confirmed=confirmed, swept=swept)
-    skipped = "" if planned or request.repair else _nothing_done_because(request, seen, line)
-    return _close(ports, settings, request, key, seen, plan, line, skipped)
+    ports = tick.ports
+    in_time = ports.clock.now_ms() < tick.stop_ms
+    return in_time and ports.ledger.plan_run(tick.key, owner=tick.owner, plan=memory)
 
 
-def _close(
-    ports: Ports,
-    settings: ClassSettings,
-    request: TickRequest,
-    key: RunKey,
-    seen: Gathered,
-    plan: TickPlan,
-    line: TickLine,
-    skipped: str,
-) -> TickReport:
-    eta = drain_eta(seen.control.history, now_ms=line.at_ms, pending=line.pending, paused=line.paused, later=line.later)
-    cost = cost_of_tick(ports, settings, seen, line)
-    said = replace(line, eta_s=eta.seconds, cost="" if cost is None else cost.packed())
-    close = replace(_close_of(ports, settings, key, seen, said), skipped=skipped)
-    closed = ports.ledger.close_run(key, owner=request.nonce, close=close)
+def _close(tick: Tick, gathered: Gathered, decision: Decision, line: TickLine) -> TickReport:
+    cost = _cost(gathered)
+    line = replace(line, cost="" if cost is None else cost.packed())
+    closed = tick.ports.ledger.close_run(tick.key, owner=tick.owner, close=_memory_of(tick, gathered, decision, line))
     if closed:
-        emit_tick(ports, settings, seen, said, eta, cost)
+        emit_tick(tick.ports, gathered, decision, line, cost)
     return TickReport(
-        run_id=key.run_id,
+        run_id=tick.key.run_id,
         outcome="closed" if closed else "lost",
-        plan=plan,
+        plan=decision.plan,
         admitted=line.admitted,
         confirmed=line.confirmed,
         swept=line.swept,
     )
 
 
-def _revoked(request: TickRequest, seen: Gathered) -> bool:
-    """The webhook was closed after it had admitted this run: what it was let in for is not done any more."""
-    return request.source == WEBHOOK and seen.control.webhook_closed
+def _cost(gathered: Gathered) -> Spending | None:
+    """What the class has cost since its tick before; None where that is too long ago to be counted."""
+    minutes_ms = minutes_to_price(gathered.control, gathered.now_ms)
+    if minutes_ms is None:
+        return None
+    rows = gathered.pending + gathered.counts.dead
+    return spent(gathered.counted(minutes_ms), gathered.settings, ticks=1, rows=rows, prices=gathered.prices)
 
 
-def _nothing_done_because(request: TickRequest, seen: Gathered, line: TickLine) -> str:
-    """Why the run closes as skipped, for whoever asks what came of it; empty where it did its work."""
-    if _revoked(request, seen):
-        return "webhook_closed"
-    if line.paused:
-        return "paused"
-    idle = line.waiting.total == line.admitted == line.swept == line.granted == 0
-    return "nothing_to_do" if idle else ""
-
-
-def _matches(seen: Gathered) -> list[str]:
-    return [nominee.match_id for nominee in seen.inflight]
-
-
-def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirmed: int, swept: int) -> TickLine:
+def _line(tick: Tick, gathered: Gathered, decision: Decision, *, admitted: int, confirmed: int, swept: int) -> TickLine:
+    """The tick as control's history keeps it."""
+    plan = decision.plan
     return TickLine(
-        run_id=key.run_id,
-        at_ms=seen.now_ms,
-        paused=not seen.control.admits,
-        waiting=seen.counts.eligible,
-        later=seen.counts.later,
-        behind=seen.counts.behind,
-        in_flight=len(seen.inflight),
-        dead=seen.counts.dead,
+        run_id=tick.key.run_id,
+        at_ms=gathered.now_ms,
+        paused=plan.snapshot.paused,
+        waiting=gathered.counts.eligible,
+        later=gathered.counts.later,
+        behind=gathered.counts.behind,
+        in_flight=len(gathered.inflight),
+        dead=gathered.counts.dead,
         budget=plan.budget,
         admitted=admitted,
         confirmed=confirmed,
@@ -238,40 +221,69 @@ def _line(key: RunKey, seen: Gathered, plan: TickPlan, *, admitted: int, confirm
         rate_per_s=plan.rate_per_s,
         rate_binding=plan.rate_binding.value,
         binding=plan.binding.value,
-        oldest_age_s=seen.oldest_age_s,
-        eta_s=None,
-        staged=seen.stage is not None,
-        facts=decide.pack(plan.snapshot),
+        oldest_age_s=gathered.oldest_age_s,
+        eta_s=decision.forecast.seconds,
+        staged=decision.stage is not None,
+        facts=pack(plan.snapshot),
         granted=plan.granted,
-        arrived=None if plan.snapshot.resumed else seen.allowance.arrived,
+        arrived=None if plan.snapshot.planned else gathered.allowance.arrived,
     )
 
 
-def _memory(seen: Gathered, plan: TickPlan) -> TickMemory:
-    """What was spent of the last allowance moves to `recent` here, what was not is in the budget, once and for all."""
-    return TickMemory(
-        budget=plan.budget,
-        carry=plan.carry,
-        planned_at_ms=seen.now_ms,
-        recent=seen.recent[-RECENT_ADMISSIONS:],
-        missed=seen.allowance.missed,
-    )
-
-
-def _close_of(ports: Ports, settings: ClassSettings, key: RunKey, seen: Gathered, line: TickLine) -> TickClose:
-    now_ms, recent = ports.clock.now_ms(), seen.recent
+def _memory_of(tick: Tick, gathered: Gathered, decision: Decision, line: TickLine) -> TickClose:
+    """What the closing transaction leaves on control: the line, and the live allowance until the next tick."""
+    now_ms, recent = tick.ports.clock.now_ms(), gathered.recent
     if line.admitted:
         recent = (*recent, Admission(at_ms=now_ms, rows=line.admitted))
     grant = Grant.of(
-        line.granted, run_id=key.run_id, at_ms=now_ms, minute_ms=key.minute_ms, interval_s=settings.tick_interval_s
+        line.granted,
+        run_id=tick.key.run_id,
+        at_ms=now_ms,
+        minute_ms=tick.key.minute_ms,
+        interval_s=tick.settings.tick_interval_s,
     )
     return TickClose(
         recent=recent[-RECENT_ADMISSIONS:],
-        history=(*seen.control.history, line)[-HISTORY_TICKS:],
-        measures=seen.measures,
-        stage=seen.stage,
+        history=(*gathered.control.history, line)[-HISTORY_TICKS:],
+        measures=gathered.measures,
+        stage=decision.stage,
+        skipped="" if tick.sweeps_only else _nothing_done_because(tick, gathered, line),
         grant=grant if line.granted else None,
     )
+
+
+def _nothing_done_because(tick: Tick, gathered: Gathered, line: TickLine) -> str:
+    """Why the run closes as skipped, for whoever asks what came of it; empty where it did its work."""
+    if _revoked(tick, gathered):
+        return "webhook_closed"
+    if line.paused:
+        return "paused"
+    idle = line.waiting.total == line.admitted == line.swept == line.granted == 0
+    return "nothing_to_do" if idle else ""
+
+
+# -- what a trigger sets going
+
+_UNEXPANDED: Final = re.compile(r"<aws\.scheduler\.[a-z-]+>")
+"""What a scheduler that does not know its own context attributes delivers; the local emulator is one."""
+
+
+def scheduled_ms_of(event: Mapping[str, Any], *, now_ms: int) -> int:
+    """`event["scheduled_at"]` (ISO 8601 with an offset or Z) in milliseconds; `now_ms` where the trigger has none.
+
+    Raises `InvalidInput` for anything else: a tick of a guessed minute could be a second run of another.
+    """
+    value = event.get("scheduled_at")
+    if value is None or (isinstance(value, str) and _UNEXPANDED.fullmatch(value)):
+        return now_ms
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidInput("scheduled_at", got=f"a {type(value).__name__}", expected="an ISO 8601 time with an offset")
+    # Down, never to the nearest: 11:59:59.9999 is not the next minute, whose run would be another.
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 EXECUTED_AT_ONCE: Final = 3
@@ -288,37 +300,37 @@ class PaceReport(Struct, frozen=True, kw_only=True):
     executed: tuple[TickReport, ...] = ()
 
 
-def pace(ports: Ports, settings: Settings, job_class: ClassSettings, request: TickRequest) -> PaceReport:
+def pace(ports: Ports, config: Settings, settings: ClassSettings, request: TickRequest) -> PaceReport:
     """Run the tick that was asked for. The schedule of a class that only the webhook drives asks for a repair."""
-    repair = job_class.schedule is Schedule.REPAIR and request.source == SCHEDULE
-    upstream = settings.upstream_of(job_class)
+    repair = settings.schedule is Schedule.REPAIR and request.source == SCHEDULE
+    upstream = config.upstream_of(settings)
     # Before our own tick adds its line: how far back to look is how long no tick has looked.
-    history = ports.ledger.read_control(job_class.name).history if job_class.webhook else ()
-    own = run_tick(ports, job_class, upstream, replace(request, repair=repair))
-    if not job_class.webhook or own.outcome in _NOT_OURS:
+    history = ports.ledger.read_control(settings.name).history if settings.webhook else ()
+    own = run_tick(ports, settings, upstream, replace(request, repair=repair))
+    if not settings.webhook or own.outcome in _NOT_OURS:
         return PaceReport(tick=own)
     executed: list[TickReport] = []
-    for number, run in enumerate(_open_runs(ports, settings, job_class, history)):
+    for number, run in enumerate(_open_runs(ports, config, settings, history)):
         if ports.clock.now_ms() >= request.deadline_ms - CLAIM_MARGIN_MS:
             break
         if number >= EXECUTED_AT_ONCE:
             # Three plans within seconds of one another have spent all that was earned. Owned ones are left for later.
             ports.ledger.skip_run(run.key, reason="superseded")
             continue
-        ports.log.event("open_run_found", job_class=job_class.name, run=run.key.run_id, source=run.source)
-        executed.append(run_tick(ports, job_class, upstream, _request_for(run, request, number)))
+        ports.log.event("open_run_found", job_class=settings.name, run=run.key.run_id, source=run.source)
+        executed.append(run_tick(ports, settings, upstream, _request_for(run, request, number)))
     return PaceReport(tick=own, executed=tuple(executed))
 
 
-def _open_runs(ports: Ports, settings: Settings, job_class: ClassSettings, history: tuple[TickLine, ...]) -> list[Run]:
+def _open_runs(ports: Ports, config: Settings, settings: ClassSettings, history: tuple[TickLine, ...]) -> list[Run]:
     minutes_ms = minutes_to_look_at(
         history,
         now_ms=ports.clock.now_ms(),
-        interval_s=job_class.tick_interval_s,
-        max_age_s=settings.webhook.max_age_s,
-        max_ahead_s=settings.webhook.max_ahead_s,
+        interval_s=settings.tick_interval_s,
+        max_age_s=config.webhook.max_age_s,
+        max_ahead_s=config.webhook.max_ahead_s,
     )
-    return ports.ledger.open_runs(job_class.name, minutes_ms=minutes_ms)
+    return ports.ledger.open_runs(settings.name, minutes_ms=minutes_ms)
 
 
 def _request_for(run: Run, request: TickRequest, number: int) -> TickRequest:

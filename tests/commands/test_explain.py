@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from shared.domain.control import Carry, TickClose
@@ -25,14 +25,14 @@ def explained(world: World, *options: object) -> dict[str, Any]:
 def recomputed(said: dict[str, Any]) -> int:
     """What `plan_tick` makes of the printed factors, and of nothing else."""
     value = {factor["name"]: factor["value"] for factor in said["factors"]}
-    inputs: dict[str, Any] = {each.name: value[each.name] for each in fields(Snapshot) if each.name in value}
+    inputs: dict[str, Any] = {each.name: value[each.name] for each in structs.fields(Snapshot) if each.name in value}
     snapshot = Snapshot(
         **inputs,
         planned_at_ms=said["at_ms"] - round(value["elapsed_s"] * 1000),
         carry=Carry(live=value["carry_live_nrows"], recovery=value["carry_recovery_nrows"]),
         waiting=LaneCounts(live=value["waiting_live"], recovery=value["waiting_recovery"]),
         paused=said["paused"],
-        resumed=said["binding"] == "resumed",
+        planned=said["binding"] == "resumed",
     )
     plan = plan_tick(snapshot, said["at_ms"])
     assert plan.budget == said["budget"]

@@ -14,8 +14,8 @@ from shared.domain import lifecycle
 from shared.domain.control import SLICES, Allowance, Grant
 from shared.domain.job import Job, Lane, LaneCounts, State
 from shared.domain.work_index import LeaveIndex, Nominee
-from shared.pacer.allowance import Arrived, expected_rows
 from shared.pacer.decide import Binding, Snapshot, TickPlan, plan_tick
+from shared.pacer.measures import Arrived, expected_rows
 from shared.submit.submission import admitted_at_once, may_spend
 
 NOW_MS = 1_800_000_000_000
@@ -99,10 +99,10 @@ def test_a_share_that_recovery_does_not_need_is_kept_for_arrivals_too() -> None:
     assert (plan.recovery, plan.granted, plan.binding) == (5, 90, Binding.WAITING)
 
 
-@pytest.mark.parametrize(("paused", "resumed"), [(True, False), (False, True)])  # a repair counts as resumed
-def test_a_paused_or_resumed_run_grants_nothing(paused: bool, resumed: bool) -> None:
+@pytest.mark.parametrize(("paused", "planned"), [(True, False), (False, True)])  # a repair counts as planned
+def test_a_paused_or_planned_run_grants_nothing(paused: bool, planned: bool) -> None:
     seen = replace(SNAPSHOT, expected_live=20, returned=9, waiting=LaneCounts(recovery=PLENTY))
-    plan = plan_tick(replace(seen, paused=paused, resumed=resumed), NOW_MS)
+    plan = plan_tick(replace(seen, paused=paused, planned=planned), NOW_MS)
     assert (plan.budget, plan.live, plan.recovery, plan.granted) == (0, 0, 0, 0)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from shared.domain.settings import UpstreamSettings
 from shared.pacer.cost import PRICES, Spending, Usage, prices_with, spending, summed, unpacked
 
 AMOUNTS = st.floats(min_value=0, max_value=1e9)
-USAGES = st.builds(Usage, **{each.name: AMOUNTS for each in fields(Usage)})
+USAGES = st.builds(Usage, **{each.name: AMOUNTS for each in structs.fields(Usage)})
 TOKEN_PRICES = replace(PRICES, input_token_usd=0.15e-6, output_token_usd=0.6e-6)
 
 
@@ -63,7 +62,7 @@ def test_nobody_drained_is_no_price_of_a_job() -> None:
 def test_usage_adds_up_in_every_part(one: Usage, two: Usage) -> None:
     both = one + two
 
-    assert all(getattr(both, each.name) == getattr(one, each.name) + getattr(two, each.name) for each in fields(Usage))
+    assert all(getattr(both, name) == getattr(one, name) + getattr(two, name) for name in Usage.__struct_fields__)
     assert one + one == one.times(2)
     assert both.usd(TOKEN_PRICES) == pytest.approx(one.usd(TOKEN_PRICES) + two.usd(TOKEN_PRICES))
 
@@ -82,7 +81,7 @@ def test_what_a_tick_keeps_of_its_cost_is_right_to_the_nano_dollar(used: Usage, 
 
     assert kept is not None
     assert kept.jobs == jobs
-    for each in fields(Spending):
+    for each in structs.fields(Spending):
         assert getattr(kept, each.name) == pytest.approx(getattr(found, each.name), abs=1e-9)
 
 

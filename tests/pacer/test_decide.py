@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
 from fractions import Fraction
 from math import inf, nan
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from shared.domain.control import Carry
@@ -124,7 +124,7 @@ BINDINGS: list[tuple[dict[str, Any], int, Binding]] = [
     ({"waiting": LaneCounts(live=5)}, 120, Binding.WAITING),
     ({"waiting": LaneCounts(), "ready_matches": 0}, 0, Binding.WAITING),
     ({"paused": True}, 0, Binding.PAUSED),
-    ({"resumed": True}, 0, Binding.RESUMED),
+    ({"planned": True}, 0, Binding.RESUMED),
     ({"planned_at_ms": None}, 120, Binding.EDGE),  # the first tick earns one interval
     ({"planned_at_ms": NOW - 86_400_000}, 154, Binding.LEVEL),  # a day's outage does not pile up
     ({"planned_at_ms": NOW - 400}, 0, Binding.EDGE),  # a duplicate just after
@@ -169,7 +169,7 @@ def test_a_pause_freezes_the_carry_and_earns_nothing_until_the_tick_after_it() -
 
 
 def test_a_resumed_run_admits_nothing_and_leaves_what_its_first_owner_stored() -> None:
-    stored = replace(SNAPSHOT, resumed=True, carry=Carry(live=900_000_000))
+    stored = replace(SNAPSHOT, planned=True, carry=Carry(live=900_000_000))
     plan = plan_tick(stored, NOW)
     assert (plan.live, plan.recovery) == (0, 0)
     assert (plan.carry, plan.planned_at_ms) == (stored.carry, stored.planned_at_ms)
@@ -221,7 +221,7 @@ snapshots = st.builds(
     waiting=st.builds(LaneCounts, live=st.integers(0, 3000), recovery=st.integers(0, 3000)),
     in_flight=st.integers(0, 6000),
     paused=st.sampled_from([False, False, False, True]),
-    resumed=st.sampled_from([False, False, False, True]),
+    planned=st.sampled_from([False, False, False, True]),
 )
 
 
@@ -234,7 +234,7 @@ def test_i1_what_is_admitted_stays_within_the_budget_and_max_inflight(snapshot: 
     assert plan.live + plan.recovery == min(plan.budget, snapshot.waiting.total)
     assert plan.budget + snapshot.in_flight <= max(snapshot.max_inflight, snapshot.in_flight)
     assert plan.budget <= max(0, plan.edge_rows)
-    if snapshot.paused or snapshot.resumed:
+    if snapshot.paused or snapshot.planned:
         assert plan.budget == 0
 
 
@@ -243,7 +243,7 @@ def test_i1_what_is_admitted_stays_within_the_budget_and_max_inflight(snapshot: 
 def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -> None:
     plan = plan_tick(snapshot, now_ms)
     said = {factor.name: factor.value for factor in plan.factors}
-    inputs: dict[str, Any] = {each.name: said[each.name] for each in fields(Snapshot) if each.name in said}
+    inputs: dict[str, Any] = {each.name: said[each.name] for each in structs.fields(Snapshot) if each.name in said}
     again = plan_tick(
         Snapshot(
             **inputs,
@@ -251,7 +251,7 @@ def test_the_factors_alone_give_the_same_plan(snapshot: Snapshot, now_ms: int) -
             carry=Carry(live=int(said["carry_live_nrows"] or 0), recovery=int(said["carry_recovery_nrows"] or 0)),
             waiting=LaneCounts(live=int(said["waiting_live"] or 0), recovery=int(said["waiting_recovery"] or 0)),
             paused=snapshot.paused,
-            resumed=snapshot.resumed,
+            planned=snapshot.planned,
         ),
         now_ms,
     )

@@ -63,9 +63,9 @@ def test_the_tick_says_that_the_stage_binds_and_what_it_is() -> None:
     plan = sluice.ticked(3, at_s=180).plan
 
     assert plan is not None
-    assert plan.rate_binding is RateBinding.OVERRIDE
+    assert plan.rate_binding is RateBinding.STAGED
     assert plan.rate_per_s == pytest.approx(20 / 60 / 2)
-    (source,) = [factor.source for factor in plan.factors if factor.name == "override_rate_per_s"]
+    (source,) = [factor.source for factor in plan.factors if factor.name == "staged_share"]
     assert source == "staged recovery since resumed: 50% of the calculated rate"
 
 

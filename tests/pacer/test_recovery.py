@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.domain.control import SHARES, Cause, Stage
-from shared.pacer.recovery import LONGEST_WINDOWS, Observed, begin, limit, step, was_away
+from shared.pacer.recovery import LONGEST_WINDOWS, Observed, begin, step, was_away
 
 MINUTE = 60_000
 BEGUN = begin(Cause.RESUMED, now_ms=2_000, oldest_age_s=3600, pending=40_000)
@@ -38,7 +38,7 @@ def shares_over(stage: Stage, seen: list[Observed]) -> list[float]:
 
 def test_it_starts_at_a_half_and_is_full_after_two_good_windows() -> None:
     good = [observed(minute, age_s=3600 - 30 * (minute + 1)) for minute in range(3)]
-    assert limit(BEGUN, 8.0) == 4.0
+    assert BEGUN.share == 0.5
     assert shares_over(BEGUN, good) == [0.75, 1.0, 1.0]
 
 
@@ -85,22 +85,16 @@ def test_a_window_from_before_the_step_one_seen_twice_and_a_running_one_change_n
     assert step(once, good) is once
 
 
-def test_full_rate_needs_no_stage() -> None:
-    assert limit(None, 8.0) == 8.0
-
-
 def test_a_class_is_away_after_three_intervals_without_a_plan() -> None:
     assert not was_away(None, now_ms=10**12, interval_s=60)
     assert not was_away(0, now_ms=180_000, interval_s=60)
     assert was_away(0, now_ms=180_001, interval_s=60)
 
 
-@pytest.mark.parametrize("rate", [-1.0, nan, inf])
-def test_a_rate_that_is_none_is_refused_by_name(rate: float) -> None:
-    with pytest.raises(ValueError, match="rate_per_s"):
-        limit(BEGUN, rate)
+@pytest.mark.parametrize("age_s", [-1.0, nan, inf])
+def test_an_age_that_is_none_is_refused_by_name(age_s: float) -> None:
     with pytest.raises(ValueError, match="oldest_age_s"):
-        replace(observed(0), oldest_age_s=rate)
+        replace(observed(0), oldest_age_s=age_s)
 
 
 windows = st.builds(
@@ -113,16 +107,16 @@ windows = st.builds(
 )
 
 
-@given(seen=st.lists(windows, min_size=LONGEST_WINDOWS, max_size=LONGEST_WINDOWS), rate=st.floats(0, 1e6))
+@given(seen=st.lists(windows, min_size=LONGEST_WINDOWS, max_size=LONGEST_WINDOWS))
 def test_whatever_is_seen_it_only_rises_a_step_at_a_time_and_is_full_in_the_stated_windows(
-    seen: list[Observed], rate: float
+    seen: list[Observed],
 ) -> None:
     stage = BEGUN
     for minute, each in enumerate(seen):
         timed = replace(each, window_ms=minute * MINUTE, now_ms=(minute + 1) * MINUTE + 2_000)
         after = step(stage, timed)
         assert 0 <= after.number - stage.number <= 1
-        assert SHARES[0] * rate <= limit(after, rate) <= rate
+        assert SHARES[0] <= after.share <= 1
         stage = after
     assert stage.full
-    assert limit(stage, rate) == rate
+    assert stage.share == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared.domain import work_index
 from shared.domain.work_index import Nominee
-from shared.pacer.choose import choose, enough, fair_cap, hard_cap, merge, per_match
+from shared.pacer.claim import choose, enough, fair_cap, hard_cap, merge, per_match
 
 
 def row(match_id: str, eligible_ms: int) -> Nominee:

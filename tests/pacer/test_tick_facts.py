@@ -35,7 +35,7 @@ snapshots = st.builds(
     returned=st.integers(0, 200),
     expected_live=st.integers(0, 200),
     paused=st.booleans(),
-    resumed=st.booleans(),
+    planned=st.booleans(),
     sources=st.just({}) | st.just({"service_s": "measured from 240 samples"}),
 )
 

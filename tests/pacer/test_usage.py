@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from infra.function import ARCHITECTURE
 from shared.domain import stats
@@ -152,7 +152,7 @@ def test_usage_of_any_counters_is_the_sum_of_its_minutes_and_never_negative(
     apart = used_by_workers([window(one)], settings) + used_by_workers([window(two, 60_000)], settings)
     together = used_by_workers([window(dict(Counter(one) + Counter(two)))], settings)
 
-    for each in fields(Usage):
+    for each in structs.fields(Usage):
         assert getattr(apart, each.name) == pytest.approx(getattr(together, each.name))
         assert getattr(apart, each.name) >= 0
 

@@ -11,13 +11,13 @@ from ops.simulator import scenario_file
 from ops.simulator.drive import Drive, result_of, run_paced
 from ops.simulator.measure import median
 from ops.simulator.result import Result
-from shared.pacer import snapshot
+from shared.pacer import decide
 
 WITHIN: Final = 0.01
 
 
 def without_allowance(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot, "expected_rows", lambda *_, **__: 0)
+    patch.setattr(decide, "expected_rows", lambda *_, **__: 0)
 
 
 def short_run() -> tuple[Drive, Result]:

@@ -62,8 +62,13 @@ def message_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_carry(patch: pytest.MonkeyPatch) -> None:
-    original = tick._memory
-    patch.setattr(tick, "_memory", lambda seen, plan: replace(original(seen, plan), carry=Carry()))
+    original = decide.decide
+
+    def decide_without_carry(*given: Any, **options: Any) -> Any:
+        decision = original(*given, **options)
+        return replace(decision, plan=replace(decision.plan, carry=Carry()))
+
+    patch.setattr(tick, "decide", decide_without_carry)
 
 
 def lend_nothing(patch: pytest.MonkeyPatch) -> None:
