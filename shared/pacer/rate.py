@@ -1,24 +1,33 @@
-"""What one closed minute says of an upstream: its calls, its refusals, and the limit that they amount to.
+"""One learned rate per upstream, decided once per UTC minute from that minute's counters (DESIGN section 9, TRAPS 38).
 
-One learned rate per upstream, decided once per UTC minute from that minute's counters (DESIGN section 9, TRAPS 38).
+The loop is AIMD with a memory: additive increase, multiplicative decrease (Chiu and Jain, 1989), where an allowance
+that was not used is no evidence (Netflix's concurrency-limits), and where the way back to a rate that was refused is
+halved step by step (BIC-TCP; Xu, Harfoush and Rhee, 2004).
 
-AIMD with a memory. The source of the family is Chiu and Jain (1989); of the rule that an allowance which was not used
-is no evidence, Netflix's concurrency-limits; of bisecting towards a rate that was refused, BIC-TCP (Xu et al., 2004).
-What is ours is `measured`: a refused window has measured the limit, namely what was accepted in it, so the rate goes to
-just under that and not to half. What is accepted is a lower bound of the limit, since every refusal's Retry-After holds
-all permits for a while; so it is never taken for less than `decrease_factor` of the rate that was refused.
+Three rates are remembered:
 
-Three rates are remembered. In force (`rate_per_s`), known to be good (`good_per_s`: fully used and clean) and refused
-(`refused_per_s`). Below the good one the rate climbs by two thirds of what is missing; beyond it by `increase_step` of
-itself, 2.4 times as much with each clean window; short of a refused one by half of the way at most. A step beyond the
-good rate is a probe, and one that is refused at all is withdrawn to just under it, without any decrease. A few refusals
-at the ceiling itself say how strictly the upstream counts, not that its limit fell: a hundredth is trimmed off.
+    rate_per_s     in force: what pacers plan with and permits are spaced by
+    good_per_s     the highest that was fully used and clean
+    refused_per_s  the lowest that was refused, or None
 
-Counters come late, from workers that are in the middle of a long job most of all. Refusals are answered at once; that
-an allowance was not used is believed of counters that had time to come, so such a window is looked at once more.
+One clean, fully used minute raises the rate: below the good rate by two thirds of what is missing, beyond it by a step
+that grows with every clean minute and goes at most half of the way to the refused rate. Going beyond is a probe.
 
-Every window is judged by the rate that was in force in it. So five refused windows of one rate, which a tick of 300 s
-finds at once, decrease it once, and five clean ones raise it once.
+One refused minute has one of five answers, in this order:
+
+    TOLERATED   the rate was lowered within this minute: its refusals are the old rate's
+    TRIMMED     few refusals at the ceiling: the upstream counts strictly, its limit did not fall; 1 % less
+    WITHDRAWN   a probe went too far: back to just under the good rate, without a decrease
+    TOLERATED   few refusals, fewer than the threshold: noise
+    DECREASED   the limit fell: to just under what it accepted, never below `decrease_factor` of what was refused
+
+The last is what is ours (`measured`): a refused minute has measured the limit. What it accepted is a lower bound of the
+limit, since every refusal's Retry-After holds all permits for a while. The policy `halving` multiplies instead.
+
+Counters come late, most of all from workers in the middle of a long job. Refusals are answered at once; that an
+allowance was not used is believed of counters that had time to come, so such a minute is looked at once more. Every
+minute is judged by the rate that was in force in it: five refused minutes of one rate, which a tick of 300 s finds at
+once, decrease it once, and five clean ones raise it once.
 """
 
 from __future__ import annotations
@@ -96,32 +105,36 @@ MARGIN: Final = 0.98
 """Just under: what a withdrawn probe and a measured decrease leave of the good and of the accepted rate."""
 
 SMALL_PROBE: Final = 1.1
+"""A refused rate of at most this many times the good one was a probe, whatever its window measured: where the upstream
+keeps a burst of one call, at 1 % above the limit every second call is refused, and half of the limit seems there."""
 
 BELIEVED_SHARE: Final = 0.85
-"""A refused probe is withdrawn if it was small (at most this many times the good rate), or if its window measured at
-least this share of the good rate; otherwise the limit has fallen. The measure alone misleads where the upstream keeps a
-burst of one call: at 1 % above the limit every second call is refused, and half of the limit seems to be there."""
+"""A larger one was a probe if its window accepted at least this share of the good rate; otherwise the limit fell."""
 
 DEAR_PROBE: Final = 2.0
+"""A probe in which this many times the threshold was refused waits a minute before the next one, or more."""
 
 LONGEST_WAIT_WINDOWS: Final = 2
-"""A withdrawn probe in which twice the threshold or more was refused is repeated a window later, or two."""
+"""Minutes that a dear probe waits at most."""
 
 COSTLY_SHARE: Final = 0.92
 """Refusals in two windows running that leave less than this share of the allowance accepted decrease, however few."""
 
 NEAR_CEILING: Final = 0.98
+"""Share of the ceiling from which on a few refusals are the upstream's way of counting: a window that counts 80 calls
+allows 80 evenly spaced ones only to the millisecond, and there is nothing to find beyond."""
 
 TRIM: Final = 0.01
-"""From this share of the ceiling on, few refusals trim so much off the rate, which then goes half of the way back to
-the one that was refused, and half of what is left: a window that counts 80 calls allows 80 evenly spaced ones only to
-the millisecond, and there is nothing to find beyond."""
+"""What such refusals take off the rate, which then goes half of the way back to the refused one, minute by minute."""
 
 ACCELERATION: Final = 2.4
+"""How much longer each clean probe's step is than the one before."""
 
 LARGEST_STEP: Final = 1.0
+"""The longest step of a probe, as a share of the rate."""
 
 CLIMB_SHARE: Final = 2 / 3
+"""Of what is missing to just under the good rate, so much comes back with each clean minute."""
 
 RECOVERY_WINDOWS: Final = 20
 """Clean, fully used windows from the floor to 90 % of the ceiling at the default settings, whatever is remembered."""
@@ -204,38 +217,68 @@ def _decide(learned: Learned, window: WindowCounts, ran_per_s: float, upstream: 
     return _raised(proven, upstream)
 
 
+class _Refusal(Struct, frozen=True, kw_only=True):
+    """What a refused window says. `ran_per_s` was in force in it, `measured_per_s` the limit that it amounts to."""
+
+    ran_per_s: float
+    measured_per_s: float
+    again: bool
+    """The window before was refused too."""
+    inside: bool
+    """The rate was lowered during this window."""
+    overloaded: bool
+    """More was refused than the threshold allows, and not one call by chance."""
+    costly: bool
+    probe: bool
+    at_ceiling: bool
+
+    @property
+    def few(self) -> bool:
+        """So little was refused, or so much accepted for a first time, that the limit has not fallen."""
+        accepted_most = self.measured_per_s >= COSTLY_SHARE * self.ran_per_s
+        return not self.costly and (not self.overloaded or (not self.again and accepted_most))
+
+
 def _refused(learned: Learned, window: WindowCounts, ran_per_s: float, upstream: UpstreamSettings) -> Learned:
-    again = learned.refused_windows > 0
+    """The five answers of the page's head, in their order."""
+    refusal = _refusal_of(learned, window, ran_per_s, upstream)
+    measured_per_s, halving = refusal.measured_per_s, upstream.rate_policy is RatePolicy.HALVING
     marked = replace(learned, probes=0, refused_windows=learned.refused_windows + 1)
-    measured_per_s = limit_estimate(window, ran_per_s)
-    overloaded = window.refused_share > upstream.refusal_threshold and (window.refusals > 1 or again)
-    costly = again and window.accepted_per_s < COSTLY_SHARE * ran_per_s
-    halving = upstream.rate_policy is RatePolicy.HALVING
-    began_inside = learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0)
-    if began_inside and (halving or measured_per_s >= BELIEVED_SHARE * learned.rate_per_s):
-        return replace(marked, decision=Decision.TOLERATED)  # a decrease came in this window: the old rate was refused
-    few = not overloaded or (not again and measured_per_s >= COSTLY_SHARE * ran_per_s)
-    if few and not (costly or halving) and _near_ceiling(ran_per_s, upstream):
+    if refusal.inside and (halving or measured_per_s >= BELIEVED_SHARE * learned.rate_per_s):
+        return replace(marked, decision=Decision.TOLERATED)
+    if refusal.at_ceiling and refusal.few and not halving:
         trimmed_per_s = (1 - TRIM) * ran_per_s
         marked = replace(marked, good_per_s=min(learned.good_per_s, trimmed_per_s))
         return _lowered(marked, trimmed_per_s, refused_per_s=ran_per_s, decision=Decision.TRIMMED)
-    is_probe = not began_inside and _is_probe(learned, ran_per_s, measured_per_s)
-    if is_probe and not (overloaded and halving):
-        just_under = MARGIN * learned.good_per_s
-        dear = (
-            int(window.refused_share / max(DEAR_PROBE * upstream.refusal_threshold, NOISE_SHARE)) if overloaded else 0
-        )
-        marked = replace(marked, probes=-min(dear, LONGEST_WAIT_WINDOWS))
-        return _lowered(marked, just_under, refused_per_s=ran_per_s, decision=Decision.WITHDRAWN)
-    if not (overloaded or costly):  # twice running: the limit is here now, and not where an older refusal was
-        wall_per_s = ran_per_s if again else learned.refused_per_s
+    if refusal.probe and not (refusal.overloaded and halving):
+        marked = replace(marked, probes=-_wait_windows(window, upstream) if refusal.overloaded else 0)
+        return _lowered(marked, MARGIN * learned.good_per_s, refused_per_s=ran_per_s, decision=Decision.WITHDRAWN)
+    if not (refusal.overloaded or refusal.costly):
+        # Twice running: the limit is here now, and not where an older refusal was.
+        wall_per_s = ran_per_s if refusal.again else learned.refused_per_s
         return replace(marked, refused_per_s=wall_per_s, decision=Decision.TOLERATED)
-    target = upstream.decrease_factor * ran_per_s
+    target_per_s = upstream.decrease_factor * ran_per_s
     if not halving:
-        target = max(target, MARGIN * min(ran_per_s, measured_per_s))
-    if not is_probe:
+        target_per_s = max(target_per_s, MARGIN * min(ran_per_s, measured_per_s))
+    if not refusal.probe:
         marked = replace(marked, good_per_s=min(learned.good_per_s, measured_per_s))
-    return _lowered(marked, target, refused_per_s=ran_per_s, decision=Decision.DECREASED)
+    return _lowered(marked, target_per_s, refused_per_s=ran_per_s, decision=Decision.DECREASED)
+
+
+def _refusal_of(learned: Learned, window: WindowCounts, ran_per_s: float, upstream: UpstreamSettings) -> _Refusal:
+    again = learned.refused_windows > 0
+    inside = learned.rate_per_s < ran_per_s < (learned.previous_per_s or 0.0)
+    measured_per_s = limit_estimate(window, ran_per_s)
+    return _Refusal(
+        ran_per_s=ran_per_s,
+        measured_per_s=measured_per_s,
+        again=again,
+        inside=inside,
+        overloaded=window.refused_share > upstream.refusal_threshold and (window.refusals > 1 or again),
+        costly=again and window.accepted_per_s < COSTLY_SHARE * ran_per_s,
+        probe=not inside and _is_probe(learned, ran_per_s, measured_per_s),
+        at_ceiling=_near_ceiling(ran_per_s, upstream),
+    )
 
 
 def _near_ceiling(rate_per_s: float, upstream: UpstreamSettings) -> bool:
@@ -248,6 +291,12 @@ def _is_probe(learned: Learned, ran_per_s: float, measured_per_s: float) -> bool
     small = ran_per_s <= SMALL_PROBE * learned.good_per_s
     believed = small or measured_per_s >= BELIEVED_SHARE * learned.good_per_s
     return ran_per_s > learned.good_per_s and believed and not answered
+
+
+def _wait_windows(window: WindowCounts, upstream: UpstreamSettings) -> int:
+    """Minutes that a dear probe waits: the more was refused in it, the longer."""
+    dear = window.refused_share / max(DEAR_PROBE * upstream.refusal_threshold, NOISE_SHARE)
+    return min(int(dear), LONGEST_WAIT_WINDOWS)
 
 
 def _lowered(learned: Learned, target_per_s: float, *, refused_per_s: float, decision: Decision) -> Learned:
