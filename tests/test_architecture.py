@@ -1,4 +1,4 @@
-"""The law of the rooms (DESIGN section 4), the limits of style, and a few shapes that broke systems like this one.
+"""The law of the rooms (docs/architecture.md), the limits of style, and a few shapes that broke systems like this one.
 
 Each row of LAWS is one law and two tests: the tree obeys it; and its checker is awake, which means that it complains
 about every sample in `caught` and about none in `allowed`.

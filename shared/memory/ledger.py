@@ -1,4 +1,4 @@
-"""The sparse `work` index in memory, as stale as it is told to be (TRAPS 17).
+"""The sparse `work` index in memory, as stale as it is told to be (fact F17).
 
 A change reaches readers `lag_ms` later, and a move between two places is a delete and an insert: with a gap between
 them a reader in between sees the row in neither place, with a negative gap in both. One row's changes stay in order.
@@ -501,7 +501,7 @@ class MemoryLedger(MemoryTicks):
 
     @property
     def open_rows(self) -> int:
-        """Rows that someone still has to move: what "drained" is the end of (TRAPS 13)."""
+        """Rows that someone still has to move: what "drained" is the end of (fact F13)."""
         return self.states[State.WAITING] + self.states[State.QUEUED] + self.states[State.BEHIND]
 
     # -- rows

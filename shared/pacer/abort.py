@@ -1,4 +1,5 @@
-"""When a drain does more harm than good and must stop by itself: a pause with a reason, nothing deleted (DESIGN 9)."""
+"""When a drain does more harm than good and must stop by itself: a pause with a reason, nothing deleted
+(protocol: abort)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live allowance: rows that submitters may admit themselves before the next tick (DESIGN section 7).
+"""The live allowance: rows that submitters may admit themselves before the next tick (protocol: the tick).
 
 A tick keeps rows of its budget for the live arrivals that it expects, and grants them with its close. The next tick
 withdraws what is left before it counts: what was spent has been admitted, what was not comes back into its budget.

@@ -1,4 +1,4 @@
-"""Which of the waiting rows a tick claims: oldest first, but spread over the matches (DESIGN section 7, step 5).
+"""Which of the waiting rows a tick claims: oldest first, but spread over the matches (protocol: the tick, step 5).
 
 FIFO runs a match's jobs in series. Taken strictly oldest first, a match with 100 waiting jobs fills the budget and
 leaves the other slots idle.

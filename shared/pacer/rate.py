@@ -1,6 +1,6 @@
 """What one closed minute says of an upstream: its calls, its refusals, and the limit that they amount to.
 
-One learned rate per upstream, decided once per UTC minute from that minute's counters (DESIGN section 9, TRAPS 38).
+One learned rate per upstream, decided once per UTC minute from that minute's counters (protocol: rate, fact F36).
 
 AIMD with a memory. The source of the family is Chiu and Jain (1989); of the rule that an allowance which was not used
 is no evidence, Netflix's concurrency-limits; of bisecting towards a rate that was refused, BIC-TCP (Xu et al., 2004).

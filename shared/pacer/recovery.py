@@ -1,4 +1,4 @@
-"""Staged recovery: after a resume, a deployment's pause or an outage the rate comes back in steps (DESIGN section 9).
+"""Staged recovery: after a resume, a deployment's pause or an outage the rate comes back in steps (protocol: recovery).
 
 What changed meanwhile is unknown: the upstream's limit, the code, what the backlog does to both. So a class starts at
 half of its calculated rate, looks at one whole window, and takes the next step only while it makes headway, retries
@@ -8,7 +8,7 @@ It never blocks for ever. A step that is too slow to make headway against the ar
 retries and starts are in order the next one comes after `HEADWAY_WINDOWS`. And after `PATIENCE_WINDOWS` it comes in any
 case: what is wrong by then is the business of the learned rate and of the abort rules.
 
-Where a class's staged recovery stands at a tick: begun, a step further, or over (DESIGN section 9).
+Where a class's staged recovery stands at a tick: begun, a step further, or over (protocol: recovery).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The minute that a trigger stands for: from its scheduled time, never from "now" (I6, TRAPS 25).
+"""The minute that a trigger stands for: from its scheduled time, never from "now" (I6, fact F24).
 
-One tick of the pacer: admit the run, gather, decide, apply (DESIGN section 7).
+One tick of the pacer: admit the run, gather, decide, apply (protocol: the tick).
 
 The middle step is `shared.pacer.decide.plan_tick`; everything here reads for it or carries out what it said.
 
