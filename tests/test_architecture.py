@@ -39,7 +39,7 @@ DOMAIN = (
 )
 CONCEPTS = ("shared.pacer", "shared.worker", "shared.submit", "shared.webhook", "shared.operate")
 ROOMS_OF_CONCEPTS = ("shared/domain", "shared/steps", *(concept.replace(".", "/") for concept in CONCEPTS))
-VALUE_LIBRARY: tuple[str, ...] = ()
+VALUE_LIBRARY = ("msgspec",)
 PURE = (
     "shared.errors",
     *(f"shared.domain.{name}" for name in DOMAIN),

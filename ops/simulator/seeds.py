@@ -70,7 +70,7 @@ class SeedResult(Struct, frozen=True, kw_only=True):
     seed: int
     said: tuple[str, ...]
     port_calls: int
-    figures: dict[str, float | None] = field(default_factory=dict)
+    figures: dict[str, float | None] = {}
 
 
 @dataclass(slots=True, kw_only=True)

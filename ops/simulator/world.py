@@ -75,7 +75,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     """How long a port call takes, half of it before its effect: a number, or a range to draw from, per point."""
 
     default_ms: int | tuple[int, int] = 5
-    by_point: Mapping[str, int | tuple[int, int]] = field(default_factory=dict)
+    by_point: Mapping[str, int | tuple[int, int]] = {}
 
     def draw(self, point: str, rng: random.Random) -> int:
         span = self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
