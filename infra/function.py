@@ -39,7 +39,7 @@ class Shipment:
 class SluiceFunction(Construct):
     """A Lambda function.
 
-    It has no reserved concurrency: a throttled delivery would burn the queue's receive count (TRAPS 10). The lanes'
+    It has no reserved concurrency: a throttled delivery would burn the queue's receive count (fact F10). The lanes'
     MaximumConcurrency bounds it instead. `kind` is a worker's, whose dependencies it carries then. `recursive` is for a
     function whose chain of continuations is the design.
     """

@@ -165,7 +165,7 @@ class JobClass(Construct):
         return [lane_queue.dead_letters.queue_arn for lane_queue in self.lanes.values()]
 
     def worker(self, shipment: Shipment, *, environment: Mapping[str, str]) -> SluiceFunction:
-        """Lambda stops a worker -> queue -> worker chain at about 16 hops unless told that it is meant (TRAPS 15)."""
+        """Lambda stops a worker -> queue -> worker chain at about 16 hops unless told that it is meant (fact F15)."""
         return SluiceFunction(
             self,
             "Worker",

@@ -1,4 +1,4 @@
-"""The stores: the ledger table (DESIGN section 6) and the bucket for payloads and outputs. Both outlive the stack.
+"""The stores: the ledger table (protocol: the ledger) and the bucket for payloads and outputs. Both outlive the stack.
 
 How what holds state is kept: whether it outlives its stack, and under whose key it lies on disk.
 

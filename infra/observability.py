@@ -1,4 +1,4 @@
-"""Log groups with a retention, and the alarms as a table: each property stated, none left to a default (TRAPS 29).
+"""Log groups with a retention, and the alarms as a table: each property stated, none left to a default (fact F28).
 
 The rows of the alarm table that every job class has. The metrics are what a closed tick emits, once a tick.
 """

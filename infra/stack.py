@@ -1,4 +1,4 @@
-"""The stack: composes the constructs, and says on one line each who may do what (DESIGN section 4)."""
+"""The stack: composes the constructs, and says on one line each who may do what (docs/architecture.md)."""
 
 from __future__ import annotations
 

@@ -1,17 +1,24 @@
 """Every error that Sluice raises on purpose.
 
-The first line of a class's docstring is the message an operator reads. Whether trying again can help is
-in the type (`Retryable`, `Permanent`); `code` is the low-cardinality reason for metrics and the row's last
-error. Neither ever holds a payload, a token or a person's identifier (I12). Standard library only.
+The first line of a class's docstring is the message an operator reads. Whether trying again can help is in the type
+(`Retryable`, `Permanent`). `code` is the low-cardinality reason for metrics and the row's last error: the name of the
+class in this file, as in `ledger_unavailable`, unless it says another. Neither ever holds a payload, a token or a
+person's identifier (I12). Standard library only.
 """
 
 from __future__ import annotations
+
+import re
 
 
 class SluiceError(Exception):
     """Something went wrong."""
 
     code = "error"
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls) and cls.__module__ == __name__:
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, detail: str = "") -> None:
         self.detail = detail
@@ -25,19 +32,13 @@ class SluiceError(Exception):
 class Retryable(SluiceError):
     """A later attempt can succeed."""
 
-    code = "retryable"
-
 
 class Permanent(SluiceError):
     """No later attempt will succeed until something is changed."""
 
-    code = "permanent"
-
 
 class Unforeseen(Permanent):
     """Something failed that nobody foresaw:"""
-
-    code = "unforeseen"
 
 
 # -- what an engineer or an operator typed
@@ -56,8 +57,6 @@ class ConfigError(Permanent):
 class InvalidInput(Permanent):
     """The input is not valid: it names the field, the value's kind and what was expected."""
 
-    code = "invalid_input"
-
     def __init__(self, field: str, *, got: str, expected: str) -> None:
         self.field = field
         self.got = got
@@ -71,8 +70,6 @@ class InvalidInput(Permanent):
 class JobsRefused(Permanent):
     """A producer made jobs that were refused:"""
 
-    code = "jobs_refused"
-
 
 # -- the ledger, the queue, the shared permits
 
@@ -80,31 +77,21 @@ class JobsRefused(Permanent):
 class LedgerUnavailable(Retryable):
     """The ledger did not answer in time."""
 
-    code = "ledger_unavailable"
-
 
 class LeaseEnded(Retryable):
     """The worker's lease on the message ended before its work did."""
-
-    code = "lease_ended"
 
 
 class QueueUnavailable(Retryable):
     """The queue did not answer in time."""
 
-    code = "queue_unavailable"
-
 
 class StorageUnavailable(Retryable):
     """The object store did not answer in time."""
 
-    code = "storage_unavailable"
-
 
 class ObjectMissing(Permanent):
     """An object that the job points at does not exist."""
-
-    code = "object_missing"
 
 
 # -- the webhook
@@ -113,25 +100,17 @@ class ObjectMissing(Permanent):
 class SecretUnavailable(Retryable):
     """The webhook's secret could not be read."""
 
-    code = "secret_unavailable"
-
 
 class SecretUnusable(Permanent):
     """The webhook's secret is missing, too short or not ASCII: nobody is let in."""
-
-    code = "secret_unusable"
 
 
 class RotationRefused(Permanent):
     """A step of the secret's rotation does not fit the secret's versions."""
 
-    code = "rotation_refused"
-
 
 class TriggerUnavailable(Retryable):
     """The pacer could not be asked for a tick."""
-
-    code = "trigger_unavailable"
 
 
 # -- what only operators reach
@@ -140,25 +119,17 @@ class TriggerUnavailable(Retryable):
 class MappingsUnavailable(Retryable):
     """The event source mappings could not be read or changed."""
 
-    code = "mappings_unavailable"
-
 
 class MappingMissing(Permanent):
     """A lane has not got one event source mapping: deploy first."""
-
-    code = "mapping_missing"
 
 
 class NotVerified(Retryable):
     """The event source mappings have not taken the new bound in time."""
 
-    code = "not_verified"
-
 
 class HistoryUnavailable(Retryable):
     """The metrics of the past could not be read."""
-
-    code = "history_unavailable"
 
 
 # -- the upstream
@@ -166,8 +137,6 @@ class HistoryUnavailable(Retryable):
 
 class Refused(Retryable):
     """The upstream said no: it asks for fewer calls. Never burns an attempt (I9)."""
-
-    code = "refused"
 
     def __init__(self, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s
@@ -193,19 +162,13 @@ class PermitUnavailable(Retryable):
 class UpstreamFailed(Retryable):
     """The upstream could not be reached, or answered with a server error."""
 
-    code = "upstream_failed"
-
 
 class UpstreamRejected(Permanent):
     """The upstream rejected the call (4xx): the job's own failure."""
 
-    code = "upstream_rejected"
-
 
 class QuotaExhausted(Permanent):
     """The upstream's quota is used up: the class pauses."""
-
-    code = "quota_exhausted"
 
 
 # -- a job's own code
@@ -214,28 +177,18 @@ class QuotaExhausted(Permanent):
 class JobFailure(Permanent):
     """The job's own code failed: burns an attempt."""
 
-    code = "job_failure"
-
 
 class NoProgress(JobFailure):
     """A chunk returned the cursor it was given, or one that it had already committed."""
-
-    code = "no_progress"
 
 
 class BadChunk(JobFailure):
     """A chunk returned a cursor or an output that is too large or is not JSON."""
 
-    code = "bad_chunk"
-
 
 class BadAnswer(JobFailure):
     """The upstream answered with something that the job's kind cannot use."""
 
-    code = "bad_answer"
-
 
 class BadPayload(JobFailure):
     """The job's payload lacks a field that its kind needs."""
-
-    code = "bad_payload"

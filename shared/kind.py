@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ from msgspec import Struct
 
 from shared.domain.job import Job
 from shared.domain.stats import INPUT_TOKENS, OUTPUT_TOKENS
+from shared.errors import BadPayload
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
@@ -43,9 +45,13 @@ class ChunkContext(Protocol):
         """One call under a shared permit, with the idempotency key `<job_id>:<cursor>:<call>`."""
         ...
 
-    def read_blob(self, key: str, *, start: int, length: int) -> bytes: ...
+    def read_blob(self, key: str, *, start: int, length: int) -> bytes:
+        """At most `length` bytes of an object. Raises `ObjectMissing` and `StorageUnavailable`."""
+        ...
 
-    def put_blob_once(self, key: str, body: bytes, *, content_type: str) -> bool: ...
+    def put_blob_once(self, key: str, body: bytes, *, content_type: str) -> bool:
+        """Create the object, unless it is there already: then False. Raises `StorageUnavailable`."""
+        ...
 
     def outputs(self) -> list[Any]:
         """The outputs of this job's committed chunks, parsed, in byte order of their cursors."""
@@ -64,6 +70,22 @@ class Kind(Protocol):
     def process_chunk(self, job: Job, cursor: str, context: ChunkContext) -> Chunk:
         """Do one chunk from `cursor`. May run again after a crash: name outputs and calls by the idempotency key."""
         ...
+
+
+def payload_of(job: Job) -> dict[str, Any]:
+    """The job's payload, parsed. Raises `BadPayload` if it is no object."""
+    payload = json.loads(job.payload)
+    if not isinstance(payload, dict):
+        raise BadPayload("payload: expected an object")
+    return payload
+
+
+def payload_text(job: Job, name: str) -> str:
+    """A text that the payload must hold. Raises `BadPayload` that names the field, never its value (I12)."""
+    text = payload_of(job).get(name)
+    if not isinstance(text, str) or not text:
+        raise BadPayload(f"{name}: expected a text that is not empty")
+    return text
 
 
 def count_tokens(answer: Mapping[str, Any], context: ChunkContext) -> None:

@@ -90,7 +90,7 @@ class Metrics(Protocol):
 
 
 class Ledger(Protocol):
-    """The one table. Reads of rows and control are consistent; reads of the index are not (TRAPS 17).
+    """The one table. Reads of rows and control are consistent; reads of the index are not (fact F17).
 
     Every method raises `LedgerUnavailable` when the store does not answer or throttles: nothing is known of the write.
     """

@@ -114,24 +114,31 @@ def pure(modules: Iterable[str], *libraries: str) -> Checker:
 
 
 def circles(sources: Iterable[Source]) -> list[str]:
-    """Packages that reach themselves through the packages that they import."""
-    arrows: dict[str, set[str]] = {}
+    """Rooms, and modules, that reach themselves through what they import."""
     shipped = [source for source in sources if not source.within("tests")]
-    packages = {package_of(source.module) for source in shipped}
+    modules = {source.module for source in shipped if not source.path.endswith("__init__.py")}
+    between_modules: dict[str, set[str]] = {}
+    between_rooms: dict[str, set[str]] = {}
     for source in shipped:
-        here = package_of(source.module)
-        targets = {package for _, name in source.imports if (package := _nearest(name, packages)) is not None}
-        arrows.setdefault(here, set()).update(targets - {here})
-    return [f"{package} reaches itself" for package in sorted(arrows) if package in _reached(package, arrows)]
+        targets = {module for _, name in source.imports if (module := _nearest(name, modules)) is not None}
+        between_modules[source.module] = targets - {source.module}
+        room = room_of(source.module)
+        between_rooms.setdefault(room, set()).update({room_of(module) for module in targets} - {room})
+    return [
+        f"{name} reaches itself"
+        for arrows in (between_rooms, between_modules)
+        for name in sorted(arrows)
+        if name in _reached(name, arrows)
+    ]
 
 
-def package_of(module: str) -> str:
+def room_of(module: str) -> str:
     """The room of a module: two names at most. A module that stands in no room is one itself (`shared.ports`)."""
     return ".".join(module.split(".")[:2])
 
 
-def _nearest(name: str, packages: set[str]) -> str | None:
-    while name and name not in packages:
+def _nearest(name: str, modules: set[str]) -> str | None:
+    while name and name not in modules:
         name = name.rpartition(".")[0]
     return name or None
 

@@ -1,4 +1,4 @@
-"""The law of the rooms (DESIGN section 4), the limits of style, and a few shapes that broke systems like this one.
+"""The law of the rooms (docs/architecture.md), the limits of style, and a few shapes that broke systems like this one.
 
 Each row of LAWS is one law and two tests: the tree obeys it; and its checker is awake, which means that it complains
 about every sample in `caught` and about none in `allowed`.
@@ -242,6 +242,15 @@ def test_the_checker_of_the_law_is_awake(law: Law) -> None:
     for path, text in law.caught:
         assert law.check([Source(path, text)]), f"did not catch {text!r} in {path}"
     assert law.check([Source(path, text) for path, text in law.allowed]) == []
+
+
+def test_a_circle_of_rooms_and_one_of_modules_is_found() -> None:
+    there, back = Source("shared/pacer/a.py", "from ops.b import c"), Source("ops/b.py", "from shared.pacer.d import e")
+    onward = Source("shared/pacer/d.py", "from shared.pacer import a")
+
+    assert circles([there, back]) == []
+    assert "shared.pacer reaches itself" in circles([there, back, onward])
+    assert "shared.pacer.a reaches itself" in circles([there, back, onward])
 
 
 def test_a_module_that_only_tests_import_is_dead() -> None:

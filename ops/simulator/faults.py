@@ -37,7 +37,7 @@ class Die:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The process stands still, and wakes up into a world that went on (TRAPS 19)."""
+    """The process stands still, and wakes up into a world that went on (fact F18)."""
 
     ms: int
 
@@ -51,7 +51,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The answer of the first attempt is lost and the SDK sends the call again (TRAPS 16). Only after an effect."""
+    """The answer of the first attempt is lost and the SDK sends the call again (fact F16). Only after an effect."""
 
 
 Fault: TypeAlias = Die | Stall | Fail | Repeat

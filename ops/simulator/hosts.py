@@ -26,7 +26,7 @@ RECURSION_LIMIT: Final = 16
 
 class MappingFaults(Struct, frozen=True, kw_only=True):
     """Chances per batch. A duplicate runs the same deliveries in a second invocation, at the same time or up to
-    `late_ms` later (TRAPS 11); a throttled batch is received and never run, which burns its receives (TRAPS 10)."""
+    `late_ms` later (fact F11); a throttled batch is received and never run, which burns its receives (fact F10)."""
 
     duplicate: float = 0.0
     late_ms: int = 0
@@ -35,7 +35,7 @@ class MappingFaults(Struct, frozen=True, kw_only=True):
 
 class Hosting(Struct, frozen=True, kw_only=True):
     """How functions are run. A container that rested for longer than `warm_ms` is gone, and its successor needs
-    `cold_start_ms` before it begins. Unless allowed, a chain of `RECURSION_LIMIT` workers is stopped (TRAPS 15)."""
+    `cold_start_ms` before it begins. Unless allowed, a chain of `RECURSION_LIMIT` workers is stopped (fact F15)."""
 
     cold_start_ms: tuple[int, int] = (0, 0)
     warm_ms: int = 600_000
@@ -47,7 +47,7 @@ class EventSourceMapping:
 
     What an invocation returns as failed becomes visible after the queue's visibility, the others are deleted. An
     invocation that raises, dies, runs out of time, or names a message that it was not given, fails the whole batch
-    (TRAPS 12).
+    (fact F12).
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class EventSourceMapping:
 
 
 class ScheduleFaults(Struct, frozen=True, kw_only=True):
-    """A schedule fires late, twice or not at all; the scheduled time it names is right every time (TRAPS 25)."""
+    """A schedule fires late, twice or not at all; the scheduled time it names is right every time (fact F24)."""
 
     late_ms: tuple[int, int] = (0, 0)
     double: float = 0.0

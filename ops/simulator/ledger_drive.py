@@ -106,7 +106,7 @@ class LedgerDrive(Drive):
         ledger, effects = self.sluice.ledger, self.suite.of(OneEffect)
         copy, by_ms = MemoryCopy(ledger), START_MS - self.exported.at_ms
         for line in self.exported.lines:
-            copy.put_line(replace(line, job_class=CLASS))
+            copy.put_order(replace(line, job_class=CLASS))
         told = ledger.on_new
         for job in (moved(each, by_ms) for each in self.exported.jobs):
             ledger.on_new = None if job.state in _ENDED else told  # what has ended there is no news here

@@ -1,6 +1,6 @@
 """What a run would have used on AWS: its port calls, counted one by one, in the units of `shared.pacer.cost`.
 
-The figures of a run, collected as it goes. DESIGN section 10 says what each of them means.
+The figures of a run, collected as it goes. docs/protocol.md says what each of them means.
 """
 
 from __future__ import annotations

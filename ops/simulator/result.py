@@ -1,6 +1,6 @@
 """What a run of the world amounts to, and which invariants it broke.
 
-The result of a run: the stable keys of DESIGN section 10, what the checkers found, and the series of its ticks.
+The result of a run: the stable keys (protocol: the figures), what the checkers found, and the series of its ticks.
 """
 
 from __future__ import annotations

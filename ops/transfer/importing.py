@@ -103,7 +103,7 @@ class Import:
         if result.compared.standings[Standing.ABSENT]:
             for name in header.names:
                 self._pause(name, by=by, why=f"{mark}, not complete: {why}")
-        self._ports.parallel.map(self._copy.put_line, list(result.compared.matches.all()))
+        self._ports.parallel.map(self._copy.put_order, list(result.compared.matches.all()))
         self._put_all(source, result)
         for name in header.names:
             self._say_complete(name, mark, result, by=by, why=f"{mark}: {why}")

@@ -1,6 +1,6 @@
 """botocore clients, made on first use, and the one place where botocore's errors become ours.
 
-An SDK call that outlives a worker's deadline is work done after the lease has ended (TRAPS 27). So timeouts and
+An SDK call that outlives a worker's deadline is work done after the lease has ended (fact F26). So timeouts and
 attempts are stated, and the worst case of every client stays below the 10 s that a worker keeps as its margin.
 """
 
@@ -188,7 +188,7 @@ def is_passing(code: str) -> bool:
 
 
 def cancellation_codes(error: ClientError) -> list[str]:
-    """One code per item of a cancelled transaction, "None" for the items that were in order (TRAPS 21)."""
+    """One code per item of a cancelled transaction, "None" for the items that were in order (fact F20)."""
     return [str(reason.get("Code", "None")) for reason in error.response.get("CancellationReasons", [])]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shared.aws import keys
-from shared.aws.items import encode, job_of_item, load, present
+from shared.aws.items import encode, job_of_item, load, stored
 from shared.aws.keys import Item
-from shared.aws.ledger import ABSENT, RUN_KEPT_S
+from shared.aws.ledger import ABSENT, item_of_run
 from shared.aws.table import Table, Written, batch_get, table_page
 from shared.domain.control import Control, Run
 from shared.domain.job import Job, Output
@@ -36,10 +36,9 @@ class DynamoCopy:
     def page(self, resume: str | None) -> RecordPage:
         start = None if resume is None else json.loads(resume)
         page, last = table_page(self._table, resume=start, Limit=self._page_items, ConsistentRead=True)
-        found = [record_of(item) for item in page["Items"]]
-        records = tuple(record for record in found if record is not None)
+        records = tuple(record for record in map(record_of, page["Items"]) if record is not None)
         after = None if last is None else json.dumps(last)
-        return RecordPage(records=records, resume=after, left_out=len(found) - len(records))
+        return RecordPage(records=records, resume=after, left_out=len(page["Items"]) - len(records))
 
     def read_jobs(self, job_ids: list[str]) -> dict[str, Job]:
         wanted = [keys.job(job_id) for job_id in sorted(set(job_ids))]
@@ -49,27 +48,26 @@ class DynamoCopy:
         key = keys.output(stored.job_id, stored.output.cursor)
         return self._put(key | {"body": encode(stored.output.body)})
 
-    def put_line(self, line: Match) -> bool:
-        values = {"head_seq": encode(line.head_seq), "tail_seq": encode(line.tail_seq)}
-        return self._put(keys.match(line.job_class, line.match_id) | values)
+    def put_order(self, match: Match) -> bool:
+        order = stored({"head_seq": match.head_seq, "tail_seq": match.tail_seq})
+        return self._put(keys.match(match.job_class, match.match_id) | order)
 
     def put_place(self, job: Job) -> bool:
         key = keys.place_in_match(job.job_class, job.match_id, job.seq)
         return self._put(key | {"job_id": encode(job.job_id)})
 
     def put_run(self, run: Run) -> bool:
-        expires = {"expires_s": encode(run.key.minute_ms // 1000 + RUN_KEPT_S)}
-        return self._put(keys.run(run.key) | encode(run)["M"] | expires)
+        return self._put(item_of_run(run, since_ms=run.key.minute_ms))
 
     def adopt(self, job_class: str, values: Mapping[str, object]) -> None:
         """One update; `if_not_exists` leaves what a tick or an operator of this deployment has written."""
-        found = {name: value for name, value in present(values).items() if value is not None}
-        sets = ", ".join(f"#{name} = if_not_exists(#{name}, :{name})" for name in found)
+        adopted = stored(values)
+        sets = ", ".join(f"#{name} = if_not_exists(#{name}, :{name})" for name in adopted)
         request: dict[str, Any] = {
             "Key": keys.control(job_class),
             "UpdateExpression": f"{f'SET {sets} ' if sets else ''}ADD #version :one",
-            "ExpressionAttributeNames": {f"#{name}": name for name in (*found, "version")},
-            "ExpressionAttributeValues": {f":{name}": value for name, value in found.items()} | {":one": {"N": "1"}},
+            "ExpressionAttributeNames": {f"#{name}": name for name in (*adopted, "version")},
+            "ExpressionAttributeValues": {f":{name}": value for name, value in adopted.items()} | {":one": {"N": "1"}},
         }
         self._table.update(request)
 
@@ -79,17 +77,17 @@ class DynamoCopy:
 
 def record_of(item: Item) -> Record | None:
     """The item as a record; None where an export leaves it out."""
-    word, _, name = str(item["pk"]["S"]).partition("#")
+    kind, _, name = str(item["pk"]["S"]).partition("#")
     place = str(item["sk"]["S"])
-    if word == "JOB" and place == "JOB":
+    if kind == "JOB" and place == "JOB":
         return job_of_item(item)
-    if word == "JOB":
+    if kind == "JOB":
         output = Output(cursor=keys.cursor_of(item), body=str(item["body"]["S"]))
         return StoredOutput(job_id=keys.job_id_of(item), output=output)
-    if word == "RUN":
+    if kind == "RUN":
         return load(Run, item)
-    if word == "CLASS":
+    if kind == "CLASS":
         return load(Control, item, job_class=name)
-    if word == "UPSTREAM" and place == "RATE":
+    if kind == "UPSTREAM" and place == "RATE":
         return StoredRate(upstream=name, learned=load(Learned, item))
     return None

@@ -1,17 +1,16 @@
-"""Values <-> DynamoDB attributes, by the types that the values in `shared.domain` declare.
+"""Values <-> DynamoDB attributes, by the fields that the structs in `shared.domain` declare.
 
-Written by name: a field that a newer version added reads as its default, one that is gone is ignored. Numbers go
-through their shortest exact text; NaN and the infinities have none, and are refused here (TRAPS 22).
+Written by name, so that two versions of Sluice can share a table: a field that is not stored reads as its default, an
+attribute that no field asks for is ignored. NaN and the infinities have no attribute and are refused (fact F21).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from math import isfinite
+from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 
 from shared.aws import keys
 from shared.aws.keys import PARTITION, POSITION, Attribute, Item
@@ -19,35 +18,12 @@ from shared.domain.job import Job
 from shared.domain.lifecycle import place_of
 from shared.domain.work_index import IndexKey
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", bound=Struct)
 
 
 def encode(value: object) -> Attribute:
-    """Any value of the domain: text, numbers, flags, enums, mappings, sequences, structs, None."""
-    attribute = _scalar(value)
-    if attribute is not None:
-        return attribute
-    if isinstance(value, Mapping):
-        return {"M": {str(name): encode(inner) for name, inner in value.items()}}
-    if isinstance(value, (list, tuple)):
-        return {"L": [encode(inner) for inner in value]}
-    if isinstance(value, Struct):
-        return {"M": {name: encode(getattr(value, name)) for name in value.__struct_fields__}}
-    raise TypeError(f"a {type(value).__name__} cannot be stored")
-
-
-def _scalar(value: object) -> Attribute | None:
-    if value is None:
-        return {"NULL": True}
-    if isinstance(value, bool):  # before int: True is one
-        return {"BOOL": value}
-    if isinstance(value, int):
-        return {"N": str(value)}
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError("a number that is not finite cannot be stored")
-        return {"N": repr(value)}
-    return {"S": str(value)} if isinstance(value, str) else None
+    """Any value of the domain. TypeError for what is none, ValueError for a number that is not finite."""
+    return _attribute(to_builtins(value))
 
 
 def present(values: Mapping[str, object]) -> dict[str, Attribute | None]:
@@ -55,45 +31,59 @@ def present(values: Mapping[str, object]) -> dict[str, Attribute | None]:
     return {name: None if value is None else encode(value) for name, value in values.items()}
 
 
-def decode(hint: Any, attribute: Attribute) -> Any:
-    """The value of type `hint` that `encode` wrote."""
-    ((tag, raw),) = attribute.items()
-    arguments = get_args(hint)
-    if tag == "NULL":
-        return None
-    if tag == "L":
-        return tuple(decode(arguments[0], inner) for inner in raw)
-    if arguments and get_origin(hint) is not tuple:  # X | None, and it is not None
-        return decode(next(each for each in arguments if each is not type(None)), attribute)
-    if tag == "M":
-        return load(hint, raw)
-    return raw if tag == "BOOL" else hint(raw)
+def stored(values: Mapping[str, object]) -> Item:
+    """The attributes of a new item: an absent value has none."""
+    return {name: encode(value) for name, value in values.items() if value is not None}
 
 
 def load(cls: type[Value], item: Item, **given: object) -> Value:
     """An instance from an item's attributes; `given` are the fields that its key says."""
-    declared: Any = cls
-    hints = _hints(declared)
-    stored = {name: decode(hint, item[name]) for name, hint in hints.items() if name in item and name not in given}
-    return cls(**stored, **given)
-
-
-@cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return {name: hint for name, hint in get_type_hints(cls).items() if name in cls.__struct_fields__}
-
-
-# -- jobs
+    fields = {name: _plain(item[name]) for name in cls.__struct_fields__ if name in item}
+    return convert(fields | given, cls)
 
 
 def item_of_job(job: Job) -> Item:
     """A whole row, for its creation: place in the index included, absent where the row has none."""
-    values = {name: getattr(job, name) for name in _hints(Job) if name != "job_id"}
+    fields: dict[str, object] = to_builtins(job)
+    del fields["job_id"]
     place = place_of(job)
     placed = {PARTITION: place.partition, POSITION: place.position} if isinstance(place, IndexKey) else {}
-    stored = {name: attribute for name, attribute in present(values | placed).items() if attribute is not None}
-    return keys.job(job.job_id) | stored
+    return keys.job(job.job_id) | stored(fields | placed)
 
 
 def job_of_item(item: Item) -> Job:
     return load(Job, item, job_id=keys.job_id_of(item))
+
+
+def _attribute(plain: Any) -> Attribute:
+    match plain:
+        case None:
+            return {"NULL": True}
+        case bool():  # before int: True is one
+            return {"BOOL": plain}
+        case float() if not isfinite(plain):
+            raise ValueError("a number that is not finite cannot be stored")
+        case int() | float():  # the shortest text that reads as the same number
+            return {"N": repr(plain)}
+        case str():
+            return {"S": plain}
+        case dict():
+            return {"M": {name: _attribute(inner) for name, inner in plain.items()}}
+        case list() | tuple():
+            return {"L": [_attribute(inner) for inner in plain]}
+    raise TypeError(f"a {type(plain).__name__} cannot be stored")
+
+
+def _plain(attribute: Attribute) -> Any:
+    """DynamoDB writes 2.0 as 2: `convert` makes it a float again where the field is one."""
+    ((tag, content),) = attribute.items()
+    match tag:
+        case "NULL":
+            return None
+        case "N":
+            return int(content) if content.lstrip("-").isdigit() else float(content)
+        case "M":
+            return {name: _plain(inner) for name, inner in content.items()}
+        case "L":
+            return [_plain(inner) for inner in content]
+    return content

@@ -1,4 +1,4 @@
-"""Where each item of the one table stands (DESIGN section 6). Final: changing a key means moving every row."""
+"""Where each item of the one table stands (protocol: the ledger). Final: changing a key means moving every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `Limiter`: one GCRA for all workers, as one number in an item (I7, TRAPS 42). The algorithm: `worker.permits`.
+"""The `Limiter`: one GCRA for all workers, as one number in an item (I7, fact F40). The algorithm: `worker.permits`.
 
 Read, compute and write back if unchanged would livelock under 50 writers. So the addition happens in the write:
 
@@ -64,12 +64,11 @@ class DynamoLimiter:
 
     def hold(self, upstream: UpstreamSettings, *, until_ms: int) -> None:
         """To each item, first the word to those who hold permits already, then the arrival time for those who come."""
-        until_ms = ceil(until_ms)
-        held = {"held_until_ms": {"N": str(until_ms)}}
+        held = {"held_until_ms": ceil(until_ms)}
         for part in self._parts(upstream):
             key = keys.upstream(upstream.name, part.shard)
             self._table.update(update_of(key, values=held, condition=NO_LATER_HOLD), once=True)
-            tat = {"tat_us": {"N": str(until_ms * _MS + part.tolerance_us)}}
+            tat = {"tat_us": ceil(until_ms) * _MS + part.tolerance_us}
             self._table.update(update_of(key, values=tat, condition=NOT_HELD_LONGER), once=True)
 
     def held_until_ms(self, upstream: UpstreamSettings) -> int:
@@ -103,13 +102,11 @@ class DynamoLimiter:
         raise LedgerUnavailable("conflict")
 
     def _follow_on(self, key: Item, cost_us: int, *, now_us: int, last_us: int) -> Answer:
-        was = {"now": {"N": str(now_us)}, "last": {"N": str(last_us)}}
-        request = update_of(key, values={}, add={"tat_us": cost_us}, condition=BUSY, was=was)
+        request = update_of(key, add={"tat_us": cost_us}, condition=BUSY, was={"now": now_us, "last": last_us})
         return self._table.update(request, returns="UPDATED_NEW", once=True)
 
     def _start_afresh(self, key: Item, cost_us: int, *, now_us: int) -> Answer:
-        values = {"tat_us": {"N": str(now_us + cost_us)}}
-        request = update_of(key, values=values, condition=IDLE, was={"now": {"N": str(now_us)}})
+        request = update_of(key, values={"tat_us": now_us + cost_us}, condition=IDLE, was={"now": now_us})
         return self._table.update(request, returns="UPDATED_NEW", once=True)
 
 

@@ -104,7 +104,7 @@ def _positions(entries: Sequence[Mapping[str, Any]], size: int) -> frozenset[int
 def parse_delivery(record: object, lane: Lane) -> Delivery:
     """One SQS event record, also of the dead-letter queue. Raises `InvalidInput`, which never shows the content.
 
-    Called inside the record's own handler: a record that is not ours must not fail its neighbours (TRAPS 33).
+    Called inside the record's own handler: a record that is not ours must not fail its neighbours (fact F32).
     """
     fields = _mapping(record, "record")
     attributes = _mapping(fields.get("attributes"), "attributes")

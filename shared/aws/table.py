@@ -2,9 +2,8 @@
 
 A conflict with another's transaction wrote nothing and passes in milliseconds, so it is tried again here, briefly.
 
-Every read that comes in pages goes through here: a page forgotten is a count that lies (TRAPS 20).
-
-The guilds that there are: ids from a table of the game's.
+Every read that comes in pages goes through here too, also of a table of the game's: a page forgotten is a count that
+lies (fact F19).
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from botocore.exceptions import ClientError
 from msgspec import Struct
 
 from shared.aws.clients import Clients, answered, cancellation_codes, code_of, is_conflict
-from shared.aws.keys import Attribute, Item
+from shared.aws.items import encode, present
+from shared.aws.keys import Item
 from shared.errors import LedgerUnavailable, StorageUnavailable
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
@@ -47,22 +47,21 @@ Answer: TypeAlias = Written | Unmet
 def update_of(
     key: Item,
     *,
-    values: Mapping[str, Attribute | None],
+    values: Mapping[str, object] | None = None,
     add: Mapping[str, int] | None = None,
     condition: str = "",
-    was: Mapping[str, Attribute] | None = None,
+    was: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
-    """An update: `values` are set (removed where None), `add` added.
+    """An update of one item: `values` are set (removed where None), `add` added.
 
     `condition` may speak of every attribute as #name, of the values in `was` as :was_name, and of the new ones as
     :new_name. All names are placeholders, because `state`, `copy` and others are reserved words.
     """
-    puts = {name: value for name, value in values.items() if value is not None}
-    gone = [f"#{name}" for name, value in values.items() if value is None]
-    added = add or {}
+    attributes, added = present(values or {}), add or {}
+    puts = {name: attribute for name, attribute in attributes.items() if attribute is not None}
     clauses = {
         "SET": [f"#{name} = :new_{name}" for name in puts],
-        "REMOVE": gone,
+        "REMOVE": [f"#{name}" for name in attributes if name not in puts],
         "ADD": [f"#{name} :add_{name}" for name in added],
     }
     expression = " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items() if parts)
@@ -70,9 +69,9 @@ def update_of(
         "Key": key,
         "UpdateExpression": expression,
         "ExpressionAttributeNames": {f"#{name}": name for name in re.findall(r"#(\w+)", f"{expression} {condition}")},
-        "ExpressionAttributeValues": {f":new_{name}": value for name, value in puts.items()}
-        | {f":add_{name}": {"N": str(amount)} for name, amount in added.items()}
-        | {f":was_{name}": value for name, value in (was or {}).items()},
+        "ExpressionAttributeValues": {f":new_{name}": attribute for name, attribute in puts.items()}
+        | {f":add_{name}": encode(amount) for name, amount in added.items()}
+        | {f":was_{name}": encode(value) for name, value in (was or {}).items()},
         **({"ConditionExpression": condition} if condition else {}),
     }
 
@@ -92,8 +91,8 @@ class Table:
     def get(self, key: Item) -> Item | None:
         """A consistent read."""
         answer = self.call("get_item", TableName=self.name, Key=key, ConsistentRead=True)
-        found: Item | None = answer.get("Item")
-        return found
+        item: Item | None = answer.get("Item")
+        return item
 
     def update(self, request: Mapping[str, Any], *, returns: str = "NONE", once: bool = False) -> Answer:
         return self._conditional("update_item", request, returns=returns, once=once)
@@ -167,12 +166,12 @@ def _judged(error: ClientError) -> list[Answer]:
 
 
 _BATCH_GET: Final = 100
+"""The most keys that BatchGetItem takes."""
 
 
 def one_page(table: Table, *, resume: Item | None = None, **request: Any) -> tuple[dict[str, Any], Item | None]:
     """One page of a query, and where the next one starts, or None after the last."""
-    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
-    page = table.call("query", TableName=table.name, **request, **start)
+    page = table.call("query", TableName=table.name, **request, **_start_at(resume))
     return page, page.get("LastEvaluatedKey") or None
 
 
@@ -186,11 +185,39 @@ def all_pages(table: Table, **request: Any) -> Iterator[dict[str, Any]]:
 
 
 def table_page(table: Table, *, resume: Item | None = None, **request: Any) -> tuple[dict[str, Any], Item | None]:
-    """One page of the whole ledger, and where the next one starts, or None after the last. For operators only: nothing
-    that ships to Lambda reads what it has no key of."""
-    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
-    page = table.call("scan", TableName=table.name, **request, **start)
+    """One page of the whole ledger, as `one_page`. For operators only: nothing that ships to Lambda reads what it has
+    no key of."""
+    page = table.call("scan", TableName=table.name, **request, **_start_at(resume))
     return page, page.get("LastEvaluatedKey") or None
+
+
+def batch_get(table: Table, wanted: Sequence[Item], *, consistent: bool) -> list[Item]:
+    """The items that exist among `wanted` (distinct keys), in no order."""
+    items: list[Item] = []
+    for start in range(0, len(wanted), _BATCH_GET):
+        items += _one_batch(table, list(wanted[start : start + _BATCH_GET]), consistent=consistent)
+    return items
+
+
+def _one_batch(table: Table, wanted: list[Item], *, consistent: bool) -> list[Item]:
+    """A batch may be answered in part, at the size bound or when throttled: ask again for the rest."""
+    items: list[Item] = []
+    failures = iter(PAUSES_S)
+    while wanted:
+        request = {table.name: {"Keys": wanted, "ConsistentRead": consistent}}
+        answer = table.call("batch_get_item", RequestItems=request)
+        part = answer.get("Responses", {}).get(table.name, [])
+        items += part
+        wanted = answer.get("UnprocessedKeys", {}).get(table.name, {}).get("Keys", [])
+        if wanted and not part:  # nothing at all came back: a throttle, not the 16 MB bound
+            pause_s = next(failures, None)
+            if pause_s is None:
+                raise LedgerUnavailable("unprocessed")
+            table.pause(pause_s)
+    return items
+
+
+# -- tables of the game's, for the kinds and producers that read them
 
 
 def scan_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> tuple[list[Item], Item | None]:
@@ -198,44 +225,16 @@ def scan_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> t
 
     For a kind that sweeps a table: its cursor is `resume`, and the job's chunks are the loop that reads every page.
     """
-    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
     with answered(StorageUnavailable):
-        page = dynamodb.scan(**request, **start)
+        page = dynamodb.scan(**request, **_start_at(resume))
     return page.get("Items", []), page.get("LastEvaluatedKey") or None
 
 
 def query_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> tuple[list[Item], Item | None]:
     """One page of a query of a table that is not the ledger, for a kind whose cursor is `resume`."""
-    start: dict[str, Any] = {} if resume is None else {"ExclusiveStartKey": resume}
     with answered(StorageUnavailable):
-        page = dynamodb.query(**request, **start)
+        page = dynamodb.query(**request, **_start_at(resume))
     return page.get("Items", []), page.get("LastEvaluatedKey") or None
-
-
-def batch_get(table: Table, wanted: Sequence[Item], *, consistent: bool) -> list[Item]:
-    """The items that exist among `wanted` (distinct keys), in no order."""
-    found: list[Item] = []
-    for start in range(0, len(wanted), _BATCH_GET):
-        found += _one_batch(table, list(wanted[start : start + _BATCH_GET]), consistent=consistent)
-    return found
-
-
-def _one_batch(table: Table, wanted: list[Item], *, consistent: bool) -> list[Item]:
-    """A batch may be answered in part, at the size bound or when throttled: ask again for the rest."""
-    found: list[Item] = []
-    failures = iter(PAUSES_S)
-    while wanted:
-        asked = {table.name: {"Keys": wanted, "ConsistentRead": consistent}}
-        answer = table.call("batch_get_item", RequestItems=asked)
-        got = answer.get("Responses", {}).get(table.name, [])
-        found += got
-        wanted = answer.get("UnprocessedKeys", {}).get(table.name, {}).get("Keys", [])
-        if wanted and not got:  # nothing at all came back: a throttle, not the 16 MB bound
-            pause_s = next(failures, None)
-            if pause_s is None:
-                raise LedgerUnavailable("unprocessed")
-            table.pause(pause_s)
-    return found
 
 
 def guild_ids(clients: Clients, table: str) -> Iterator[str]:
@@ -248,3 +247,7 @@ def guild_ids(clients: Clients, table: str) -> Iterator[str]:
         yield from (item["guild_id"]["S"] for item in items)
         if resume is None:
             return
+
+
+def _start_at(resume: Item | None) -> dict[str, Any]:
+    return {} if resume is None else {"ExclusiveStartKey": resume}

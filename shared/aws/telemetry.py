@@ -23,7 +23,7 @@ class JsonLog:
 
     The service is POWERTOOLS_SERVICE_NAME, the function's, unless given.
 
-    Never the Lambda event: no `inject_lambda_context(log_event=...)`, it prints bearer tokens and payloads (TRAPS 34).
+    Never the Lambda event: no `inject_lambda_context(log_event=...)`, it prints bearer tokens and payloads (fact F33).
     """
 
     def __init__(self, service: str | None = None) -> None:
@@ -61,7 +61,7 @@ _PER_DOCUMENT: Final = MAX_METRICS - 1
 
 
 class EmfMetrics:
-    """A Powertools object per `emit`: a shared one would print two classes' values as one class's (TRAPS 28).
+    """A Powertools object per `emit`: a shared one would print two classes' values as one class's (fact F27).
 
     Without a namespace it is the function's own, POWERTOOLS_METRICS_NAMESPACE.
     """

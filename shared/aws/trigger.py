@@ -17,7 +17,7 @@ from shared.errors import TriggerUnavailable
 
 
 class LambdaTrigger:
-    """Lambda repeats what fails, and may deliver twice: the run's row makes one tick of it (TRAPS 25)."""
+    """Lambda repeats what fails, and may deliver twice: the run's row makes one tick of it (fact F24)."""
 
     def __init__(self, clients: Clients, function_name: str) -> None:
         self._clients = clients

@@ -38,7 +38,7 @@ _LONGEST_KEY: Final = 255
 
 
 class HttpUpstream:
-    """Timeouts are explicit; a body that arrives drop by drop does not outlast them either (TRAPS 27)."""
+    """Timeouts are explicit; a body that arrives drop by drop does not outlast them either (fact F26)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -37,7 +37,7 @@ Values: TypeAlias = Mapping[str, Any]
 DAY_S: Final = 86_400
 
 FIFO_SEARCH_DEPTH: Final = 120_000
-"""SQS looks no further than this for a free message group: more in flight would be stuck, not faster (TRAPS 8)."""
+"""SQS looks no further than this for a free message group: more in flight would be stuck, not faster (fact F8)."""
 
 _LONGEST_SHOWN: Final = 40
 

@@ -2,7 +2,7 @@
 
 The last word stands, also that there is no number any more: who took an override away is as much of a question.
 
-Runs, the class lock and what control remembers between ticks (rule 5; DESIGN section 6).
+Runs, the class lock and what control remembers between ticks (rule 5; protocol: the ledger).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def override_sources(rate: RateOverride | None, concurrency: SlotsOverride | Non
 
 
 HISTORY_TICKS: Final = 15
-"""Ticks that control remembers. Bounded, because an item may not grow to 400 KB (TRAPS 24)."""
+"""Ticks that control remembers. Bounded, because an item may not grow to 400 KB (fact F23)."""
 
 SCHEDULE: Final = "schedule"
 

@@ -1,6 +1,6 @@
 """What goes through the ports: index pages, messages on their way out and in, reservations of permits.
 
-What SQS FIFO accepts: batches by count and by bytes, and group ids for any match (TRAPS 3, 5).
+What SQS FIFO accepts: batches by count and by bytes, and group ids for any match (facts F3, F5).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class BatchAnswer(Struct, frozen=True, kw_only=True):
-    """What SendMessageBatch said, by position in the batch. A position in neither is unknown (TRAPS 4)."""
+    """What SendMessageBatch said, by position in the batch. A position in neither is unknown (fact F4)."""
 
     successful: frozenset[int]
     failed: frozenset[int]

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from shared.domain.job import Lane
 
 VISIBILITY_MARGIN_S: Final = 10
-"""Queue visibility beyond the function timeout: small, because a crash locks its match for all of it (TRAPS 7)."""
+"""Queue visibility beyond the function timeout: small, because a crash locks its match for all of it (fact F7)."""
 
 SWEEP_MARGIN_S: Final = 20
 """A row is re-sent only after its message's visibility plus this (B in rule 3)."""
@@ -48,7 +48,7 @@ MAX_LANE_SLOTS: Final = 1000
 
 
 class Consequence(StrEnum):
-    """What an upstream's answer means for the job and for the shared rate (DESIGN section 9)."""
+    """What an upstream's answer means for the job and for the shared rate (protocol: rate)."""
 
     REFUSE = "refuse"
     HOLD = "hold"
@@ -216,7 +216,7 @@ class ClassSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def max_receives(self) -> int:
-        """Throttles and crashes together must not reach the DLQ before the row has judged them (TRAPS 10)."""
+        """Throttles and crashes together must not reach the DLQ before the row has judged them (fact F10)."""
         return max(5, self.retry.max_crashes + 3)
 
     def lane_slots(self, lane: Lane) -> int:

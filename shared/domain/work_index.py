@@ -1,4 +1,4 @@
-"""The places in the sparse `work` index: how a row's state becomes a key, and what a key says (DESIGN section 6).
+"""The places in the sparse `work` index: how a row's state becomes a key, and what a key says (protocol: the ledger).
 
     <class>#waiting#<priority>#<shard>   <eligible ms>#<epoch>          fresh rows, due times are eligible times
     <class>#retry#<priority>#<shard>     <eligible ms>#<epoch>          rows that waited before: never live again

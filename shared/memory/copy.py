@@ -47,8 +47,8 @@ class MemoryCopy:
         found = self._stores.outputs.setdefault(stored.job_id, {})
         return found.setdefault(stored.output.cursor, stored.output) is stored.output
 
-    def put_line(self, line: Match) -> bool:
-        return self._stores.matches.lines.setdefault((line.job_class, line.match_id), line) is line
+    def put_order(self, match: Match) -> bool:
+        return self._stores.matches.orders.setdefault((match.job_class, match.match_id), match) is match
 
     def put_place(self, job: Job) -> bool:
         places, place = self._stores.matches.places, (job.job_class, job.match_id, job.seq)

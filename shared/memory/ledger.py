@@ -1,21 +1,7 @@
-"""The sparse `work` index in memory, as stale as it is told to be (TRAPS 17).
+"""The ledger in memory, the twin of the DynamoDB adapter. A method is atomic because nothing switches in it.
 
-A change reaches readers `lag_ms` later, and a move between two places is a delete and an insert: with a gap between
-them a reader in between sees the row in neither place, with a negative gap in both. One row's changes stay in order.
-
-The live allowances in memory, with the conditions that the DynamoDB transactions state.
-
-The lines of ordered matches in memory: who stands where, and the one change that moves line and rows together.
-
-What the ledger remembers for the rates: counters by minute, and what was learned of each upstream.
-
-What operators say about a class, kept on its control: pause, halt, resume, the webhook's switch, rate and slots.
-
-Runs, the class lock and control in memory, with the conditions that the DynamoDB transactions state (rule 5).
-
-What ticks do to the ledger in memory: runs, the class lock, control, and the allowance that they leave.
-
-The ledger in memory, the twin of the DynamoDB adapter. A method is atomic because nothing switches in it.
+For the simulator, the notebook and tests; not shipped. Its parts keep the index, the runs with their control and
+allowances, and the order of matches, each with the conditions that `shared.aws.ledger` states.
 """
 
 from __future__ import annotations
@@ -26,10 +12,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from shared.domain.control import (
     SLICES,
@@ -66,8 +52,13 @@ from shared.domain.stats import StatsWindow
 from shared.domain.upstream import Learned
 from shared.domain.work_index import IndexKey, IndexPage, KeepPlace, Nominee, Place
 
+_UNFINISHED = (RunState.OPEN, RunState.PLANNED)
+"""The states of a run that a tick may still take."""
+
+_UNLOCKED: dict[str, Any] = {"lock_owner": "", "lock_run_id": "", "lock_until_ms": 0}
+
 _Entry: TypeAlias = tuple[str, str]
-"""(position, job id): the order within a partition."""
+"""(position, job id): the order within a partition of the index."""
 
 
 class Staleness(Struct, frozen=True, kw_only=True):
@@ -101,6 +92,12 @@ class _Partition:
 
 
 class MemoryIndex:
+    """The sparse `work` index, as stale as it is told to be (fact F17).
+
+    A change reaches readers `lag_ms` later, and a move between two places is a delete and an insert: with a gap between
+    them a reader sees the row in neither place, with a negative gap in both. One row's changes stay in order.
+    """
+
     def __init__(self, now_ms: Callable[[], int], staleness: Staleness | None = None) -> None:
         self._now_ms = now_ms
         self._staleness = staleness
@@ -164,148 +161,70 @@ class MemoryIndex:
 
 
 class MemoryAllowances:
+    """The live allowances, with the conditions that the DynamoDB transactions state."""
+
     def __init__(self) -> None:
-        self._found: dict[str, Allowance] = {}
+        self._by_class: dict[str, Allowance] = {}
 
     def read(self, job_class: str) -> Allowance:
-        return self._found.get(job_class) or Allowance(job_class=job_class)
+        return self._by_class.get(job_class) or Allowance(job_class=job_class)
 
     def end(self, job_class: str) -> Allowance:
-        self._found[job_class] = replace(self.read(job_class), rows=0)
-        return self._found[job_class]
+        return self._change(job_class, rows=0)
 
-    def take(self, seen: Allowance, *, rows: int, at_ms: int) -> bool:
-        found = self.read(seen.job_class)
-        if found.run_id != seen.run_id or found.rows < rows:
+    def take(self, grant: Allowance, *, rows: int, at_ms: int) -> bool:
+        """Rows of this very grant, as it was read."""
+        now = self.read(grant.job_class)
+        if now.run_id != grant.run_id or now.rows < rows:
             return False
-        spent, place = list(found.spent), found.slice_at(at_ms)
-        spent[place] += rows
-        self._found[seen.job_class] = replace(found, rows=found.rows - rows, spent=tuple(spent))
+        spent = list(now.spent)
+        spent[now.slice_at(at_ms)] += rows
+        self._change(grant.job_class, rows=now.rows - rows, spent=tuple(spent))
         return True
 
     def miss(self, job_class: str, rows: int) -> None:
-        found = self.read(job_class)
-        self._found[job_class] = replace(found, missed=found.missed + rows)
+        self._change(job_class, missed=self.read(job_class).missed + rows)
 
     def account(self, job_class: str, *, missed: int) -> None:
         """A plan takes the record away; what was missed since it was read stays for the next one."""
-        found = self.read(job_class)
-        self._found[job_class] = replace(
-            found, rows=0, granted=0, spent=(0,) * SLICES, missed=max(0, found.missed - missed)
-        )
+        still_missed = max(0, self.read(job_class).missed - missed)
+        self._change(job_class, rows=0, granted=0, spent=(0,) * SLICES, missed=still_missed)
 
     def grant(self, job_class: str, grant: Grant) -> None:
-        self._found[job_class] = replace(
-            self.read(job_class),
-            rows=grant.rows,
-            granted=grant.rows,
-            run_id=grant.run_id,
-            granted_ms=grant.at_ms,
-            hand_until_ms=grant.hand_until_ms,
-            slice_ms=grant.slice_ms,
-        )
+        fields = asdict(grant)
+        self._change(job_class, granted=grant.rows, granted_ms=fields.pop("at_ms"), **fields)
+
+    def _change(self, job_class: str, **fields: Any) -> Allowance:
+        self._by_class[job_class] = replace(self.read(job_class), **fields)
+        return self._by_class[job_class]
 
 
 class MemoryMatches:
+    """The order of every match: its head and tail, and who stands at each place."""
+
     def __init__(self) -> None:
-        self.lines: dict[tuple[str, str], Match] = {}
+        self.orders: dict[tuple[str, str], Match] = {}
         self.places: dict[tuple[str, str, int], str] = {}
 
     def read(self, job_class: str, match_id: str) -> Match:
-        return self.lines.get((job_class, match_id)) or Match(job_class=job_class, match_id=match_id)
+        return self.orders.get((job_class, match_id)) or Match(job_class=job_class, match_id=match_id)
 
     def job_id_at(self, match: Match, seq: int) -> str | None:
         return self.places.get((match.job_class, match.match_id, seq))
 
-    def is_as_read(self, step: MatchStep) -> bool:
-        return self.read(step.before.job_class, step.before.match_id) == step.before
-
-    def is_ours(self, step: MatchStep) -> bool:
-        """An earlier attempt of the same step changed the line; a step that leaves the line alone shows in its rows."""
-        return self.read(step.after.job_class, step.after.match_id) == step.after
+    def is_as(self, match: Match) -> bool:
+        return self.read(match.job_class, match.match_id) == match
 
     def apply(self, step: MatchStep) -> None:
-        line = step.after
-        self.lines[(line.job_class, line.match_id)] = replace(line)
+        match = step.after
+        self.orders[match.job_class, match.match_id] = match
         if step.enters is not None:
-            self.places[(line.job_class, line.match_id, step.enters.seq)] = step.enters.job_id
-
-
-class MemoryObservations:
-    def __init__(self) -> None:
-        self.writes: Counter[str] = Counter()
-        self.reads: Counter[str] = Counter()
-        self._stats: dict[tuple[str, int], Counter[str]] = {}
-        self._learned: dict[str, Learned] = {}
-
-    # -- the learned rate
-
-    def read_learned(self, upstream: str) -> Learned | None:
-        self.reads["read_learned"] += 1
-        return self._learned.get(upstream)
-
-    def store_learned(self, upstream: str, learned: Learned, *, before: Learned | None) -> bool:
-        self.writes["store_learned"] += 1
-        found = self._learned.get(upstream)
-        if (None if found is None else found.window_ms) == (None if before is None else before.window_ms):
-            self._learned[upstream] = learned
-        return self._learned.get(upstream) == learned
-
-    # -- stats
-
-    def add_stats(self, job_class: str, *, window_ms: int, shard: int, counters: Mapping[str, int]) -> None:
-        self.writes["add_stats"] += 1
-        self._stats.setdefault((job_class, window_ms), Counter()).update(counters)
-
-    def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
-        self.reads["read_stats"] += 1
-        found = [(start_ms, self._stats.get((job_class, start_ms), Counter())) for start_ms in windows_ms]
-        return [StatsWindow(start_ms=start_ms, counters=dict(counters)) for start_ms, counters in found]
-
-
-class MemoryWords(MemoryObservations):
-    def __init__(self) -> None:
-        super().__init__()
-        self._runs = MemoryRuns()
-
-    def set_pause(self, job_class: str, flag: Flag | None) -> None:
-        self.writes["set_pause"] += 1
-        self._runs.put(replace(self._runs.control(job_class), pause=flag))
-        if flag is not None:
-            self._runs.allowances.end(job_class)
-
-    def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
-        if self._runs.control(job_class).pause is None:
-            self.set_pause(job_class, flag)
-        return self._runs.control(job_class).pause == flag
-
-    def set_halt(self, job_class: str, flag: Flag | None) -> None:
-        self.writes["set_halt"] += 1
-        self._runs.put(replace(self._runs.control(job_class), halt=flag))
-        if flag is not None:
-            self._runs.allowances.end(job_class)
-
-    def resume(self, job_class: str, flag: Flag) -> None:
-        self.writes["resume"] += 1
-        self._runs.put(replace(self._runs.control(job_class), pause=None, halt=None, resumed=flag))
-
-    def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
-        self.writes["switch_webhook"] += 1
-        self._runs.put(replace(self._runs.control(job_class), webhook_closed=closed, webhook_switched=flag))
-
-    def set_rate(self, job_class: str, override: RateOverride) -> None:
-        self.writes["set_rate"] += 1
-        self._runs.put(replace(self._runs.control(job_class), rate=override))
-
-    def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
-        self.writes["set_slots"] += 1
-        return self._runs.set_slots(job_class, override, before=before)
-
-
-_UNFINISHED = (RunState.OPEN, RunState.PLANNED)
+            self.places[match.job_class, match.match_id, step.enters.seq] = step.enters.job_id
 
 
 class MemoryRuns:
+    """Runs, the class lock and control, with the conditions that the DynamoDB transactions state (rule 5)."""
+
     def __init__(self) -> None:
         self.runs: dict[RunKey, Run] = {}
         self.allowances = MemoryAllowances()
@@ -322,6 +241,15 @@ class MemoryRuns:
         """Every write of control raises its version, as the table's writes do."""
         self._controls[control.job_class] = replace(control, version=control.version + 1)
 
+    def change(self, job_class: str, **fields: Any) -> None:
+        self.put(replace(self.control(job_class), **fields))
+
+    def stop(self, job_class: str, flag: str, signature: Flag | None) -> None:
+        """Raise or lower the flag; raised, it ends the live allowance with it (I10)."""
+        self.change(job_class, **{flag: signature})
+        if signature is not None:
+            self.allowances.end(job_class)
+
     def admit(self, key: RunKey, *, source: str) -> bool:
         if key in self.runs:
             return False
@@ -336,7 +264,7 @@ class MemoryRuns:
         ours = control.lock_owner == owner and control.lock_run_id == key.run_id
         if control.lock_owner and control.lock_until_ms > now_ms and not ours:
             return Busy(run_id=control.lock_run_id)
-        self.put(replace(control, lock_owner=owner, lock_run_id=key.run_id, lock_until_ms=until_ms))
+        self.change(key.job_class, lock_owner=owner, lock_run_id=key.run_id, lock_until_ms=until_ms)
         self.runs[key] = replace(run, owner=owner)
         return Taken(planned=run.state is RunState.PLANNED)
 
@@ -349,7 +277,7 @@ class MemoryRuns:
         if run.state is not RunState.OPEN:
             return False
         self.runs[key] = replace(run, state=RunState.PLANNED, budget=plan.budget)
-        self.put(replace(control, carry=plan.carry, planned_at_ms=plan.planned_at_ms, recent=plan.recent))
+        self.change(key.job_class, carry=plan.carry, planned_at_ms=plan.planned_at_ms, recent=plan.recent)
         self.allowances.account(key.job_class, missed=plan.missed)
         return True
 
@@ -375,16 +303,9 @@ class MemoryRuns:
         self.runs[key] = replace(run, state=state, reason=close.skipped)
         if close.grant is not None:
             self.allowances.grant(key.job_class, close.grant)
-        released = replace(control, lock_owner="", lock_run_id="", lock_until_ms=0)
-        memory = replace(released, recent=close.recent, history=close.history, measures=close.measures)
-        self.put(replace(memory, stage=close.stage))
+        memory = {"recent": close.recent, "history": close.history, "measures": close.measures, "stage": close.stage}
+        self.change(key.job_class, **memory, **_UNLOCKED)
         return True
-
-    def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
-        control = self.control(job_class)
-        if control.slots == before:
-            self.put(replace(control, slots=override))
-        return self.control(job_class).slots == override
 
     def open(self, job_class: str, *, minutes_ms: Sequence[int]) -> list[Run]:
         keys = (RunKey(job_class=job_class, minute_ms=minute_ms) for minute_ms in sorted(minutes_ms))
@@ -393,13 +314,143 @@ class MemoryRuns:
     def drop(self, key: RunKey, *, owner: str) -> None:
         control = self.control(key.job_class)
         if control.lock_owner == owner and control.lock_run_id == key.run_id:
-            self.put(replace(control, lock_owner="", lock_run_id="", lock_until_ms=0))
+            self.change(key.job_class, **_UNLOCKED)
 
     def _owns(self, run: Run, control: Control, owner: str) -> bool:
         return run.owner == owner and control.lock_owner == owner and control.lock_run_id == run.key.run_id
 
 
-class MemoryTicks(MemoryWords):
+class Row(Struct, frozen=True):
+    """A job and where it stands in the index; None is nowhere."""
+
+    job: Job
+    place: IndexKey | None
+
+
+class Step(Struct, frozen=True):
+    """One move that was made, for the checkers: what happened to which row, in order. `admit` is a creation as claimed,
+    which the checkers hear of as one."""
+
+    at_ms: int
+    name: str
+    before: Job
+    after: Job
+
+
+class Stores(Struct, frozen=True):
+    """What the ledger holds beside rows, for whoever copies it."""
+
+    outputs: dict[str, dict[str, Output]]
+    matches: MemoryMatches
+    runs: MemoryRuns
+    learned: dict[str, Learned]
+
+
+class MemoryLedger:
+    """`writes` counts write requests by kind (moves by their name, lost ones included), `reads` the others, `lost` the
+    moves that lost, and `index_rows` what the index showed. `on_step` and `on_new` are told of every change."""
+
+    def __init__(
+        self, now_ms: Callable[[], int], *, staleness: Staleness | None = None, keep_steps: bool = True
+    ) -> None:
+        self.rows: dict[str, Row] = {}
+        self.states: Counter[State] = Counter()
+        self.steps: list[Step] = []
+        self.writes: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.index_rows = 0
+        self.on_step: Callable[[Step], None] | None = None
+        self.on_new: Callable[[Job], None] | None = None
+        self._now_ms = now_ms
+        self._keep_steps = keep_steps
+        self._outputs: dict[str, dict[str, Output]] = {}
+        self._index = MemoryIndex(now_ms, staleness)
+        self._matches = MemoryMatches()
+        self._runs = MemoryRuns()
+        self._stats: dict[tuple[str, int], Counter[str]] = {}
+        self._learned: dict[str, Learned] = {}
+
+    @property
+    def open_rows(self) -> int:
+        """Rows that someone still has to move: what "drained" is the end of (fact F13)."""
+        return self.states[State.WAITING] + self.states[State.QUEUED] + self.states[State.BEHIND]
+
+    # -- rows
+
+    def create(self, jobs: Sequence[Job]) -> list[Created]:
+        return [self._create(job) for job in jobs]
+
+    def read_job(self, job_id: str) -> Job | None:
+        self.reads["read_job"] += 1
+        row = self.rows.get(job_id)
+        return None if row is None else row.job
+
+    def outputs(self, job_id: str) -> list[Output]:
+        self.reads["outputs"] += 1
+        outputs = self._outputs.get(job_id, {})
+        return [outputs[cursor] for cursor in sorted(outputs, key=lambda text: text.encode("utf-8", "surrogatepass"))]
+
+    def move(self, move: Move) -> MoveResult:
+        self.writes[move.name] += 1
+        row = self.rows.get(move.job_id)
+        if row is not None:
+            if _holds(move.fence, row):
+                if self._output_taken(move):
+                    return OutputTaken()
+                return Won(job=self._apply(move, row))
+            if self._is_ours(move, row):
+                return Won(job=row.job)
+        self.lost[move.name] += 1
+        return Lost()
+
+    # -- ordered matches
+
+    def read_match(self, job_class: str, match_id: str) -> Match:
+        self.reads["read_match"] += 1
+        return self._matches.read(job_class, match_id)
+
+    def job_id_at(self, match: Match, seq: int) -> str | None:
+        self.reads["job_id_at"] += 1
+        return self._matches.job_id_at(match, seq)
+
+    def step_match(self, step: MatchStep, *, spends: Allowance | None = None) -> StepResult:
+        self.writes["+".join(move.name for move in step.moves) or "enter"] += 1
+        rows = [self.rows.get(move.job_id) for move in step.moves]
+        held = [row is not None and _holds(move.fence, row) for move, row in zip(step.moves, rows, strict=True)]
+        entered = step.enters is not None and step.enters.job_id in self.rows
+        if not all(held) or entered or not self._matches.is_as(step.before):
+            if self._stepped(step):
+                return Stepped()
+            return Lost() if held and not held[0] else MatchChanged()
+        if any(self._output_taken(move) for move in step.moves):
+            return OutputTaken()
+        if spends is not None and step.enters is not None and not self._take(spends, [step.enters]):
+            return MatchChanged()
+        for move, row in zip(step.moves, rows, strict=True):
+            assert row is not None
+            self._apply(move, row)
+        if step.enters is not None:
+            self._put_new(step.enters)
+        self._matches.apply(step)
+        return Stepped()
+
+    # -- the index
+
+    def count(self, partition: str, *, low: str, high: str) -> int:
+        self.reads["count"] += 1
+        rows = self._index.count(partition, low=low, high=high)
+        self.index_rows += rows
+        return rows
+
+    def page(self, partition: str, *, low: str, high: str, limit: int, resume: str | None = None) -> IndexPage:
+        self.reads["page"] += 1
+        page = self._index.page(partition, low=low, high=high, limit=limit, resume=resume)
+        self.index_rows += len(page.nominees)
+        return page
+
+    # -- runs and the class lock
+
     def admit_run(self, key: RunKey, *, source: str, now_ms: int) -> bool:
         self.writes["admit_run"] += 1
         return self._runs.admit(key, source=source)
@@ -436,6 +487,41 @@ class MemoryTicks(MemoryWords):
         self.reads["read_control"] += 1
         return self._runs.control(job_class)
 
+    # -- control
+
+    def set_pause(self, job_class: str, flag: Flag | None) -> None:
+        self.writes["set_pause"] += 1
+        self._runs.stop(job_class, "pause", flag)
+
+    def pause_unless_paused(self, job_class: str, flag: Flag) -> bool:
+        if self._runs.control(job_class).pause is None:
+            self.set_pause(job_class, flag)
+        return self._runs.control(job_class).pause == flag
+
+    def set_halt(self, job_class: str, flag: Flag | None) -> None:
+        self.writes["set_halt"] += 1
+        self._runs.stop(job_class, "halt", flag)
+
+    def resume(self, job_class: str, flag: Flag) -> None:
+        self.writes["resume"] += 1
+        self._runs.change(job_class, pause=None, halt=None, resumed=flag)
+
+    def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
+        self.writes["switch_webhook"] += 1
+        self._runs.change(job_class, webhook_closed=closed, webhook_switched=flag)
+
+    def set_rate(self, job_class: str, override: RateOverride) -> None:
+        self.writes["set_rate"] += 1
+        self._runs.change(job_class, rate=override)
+
+    def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
+        self.writes["set_slots"] += 1
+        if self._runs.control(job_class).slots == before:
+            self._runs.change(job_class, slots=override)
+        return self._runs.control(job_class).slots == override
+
+    # -- the live allowance
+
     def read_allowance(self, job_class: str) -> Allowance:
         self.reads["read_allowance"] += 1
         return self._runs.allowances.read(job_class)
@@ -448,146 +534,41 @@ class MemoryTicks(MemoryWords):
         self.writes["miss"] += 1
         self._runs.allowances.miss(job_class, rows)
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A job and where it stands in the index; None is nowhere."""
-
-    job: Job
-    place: IndexKey | None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One move that was made, for the checkers: what happened to which row, in order. `admit` is a creation as claimed,
-    which the checkers hear of as one."""
-
-    at_ms: int
-    name: str
-    before: Job
-    after: Job
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """What the ledger holds beside rows, for whoever copies it."""
-
-    outputs: dict[str, dict[str, Output]]
-    matches: MemoryMatches
-    runs: MemoryRuns
-    learned: dict[str, Learned]
-
-
-class MemoryLedger(MemoryTicks):
-    """`writes` counts write requests by kind (moves by their name, lost ones included), `reads` the others, and
-    `index_rows` what the index showed in them."""
-
-    def __init__(
-        self, now_ms: Callable[[], int], *, staleness: Staleness | None = None, keep_steps: bool = True
-    ) -> None:
-        self.rows: dict[str, Row] = {}
-        self.states: Counter[State] = Counter()
-        self.steps: list[Step] = []
-        self.index_rows = 0
-        super().__init__()
-        self.lost: Counter[str] = Counter()
-        self.on_step: Callable[[Step], None] | None = None
-        self.on_new: Callable[[Job], None] | None = None
-        self._now_ms = now_ms
-        self._keep_steps = keep_steps
-        self._outputs: dict[str, dict[str, Output]] = {}
-        self._index = MemoryIndex(now_ms, staleness)
-        self._matches = MemoryMatches()
-
-    @property
-    def open_rows(self) -> int:
-        """Rows that someone still has to move: what "drained" is the end of (TRAPS 13)."""
-        return self.states[State.WAITING] + self.states[State.QUEUED] + self.states[State.BEHIND]
-
-    # -- rows
-
-    def create(self, jobs: Sequence[Job]) -> list[Created]:
-        return [self._create(job) for job in jobs]
-
-    def read_job(self, job_id: str) -> Job | None:
-        self.reads["read_job"] += 1
-        row = self.rows.get(job_id)
-        return None if row is None else row.job
-
-    def outputs(self, job_id: str) -> list[Output]:
-        self.reads["outputs"] += 1
-        found = self._outputs.get(job_id, {})
-        return [found[cursor] for cursor in sorted(found, key=lambda text: text.encode("utf-8", "surrogatepass"))]
-
-    def move(self, move: Move) -> MoveResult:
-        self.writes[move.name] += 1
-        row = self.rows.get(move.job_id)
-        if row is not None:
-            if _holds(move.fence, row):
-                if self._output_taken(move):
-                    return OutputTaken()
-                return Won(job=self._apply(move, row))
-            if self._is_ours(move, row):
-                return Won(job=row.job)
-        self.lost[move.name] += 1
-        return Lost()
-
-    # -- ordered matches
-
-    def read_match(self, job_class: str, match_id: str) -> Match:
-        self.reads["read_match"] += 1
-        return self._matches.read(job_class, match_id)
-
-    def job_id_at(self, match: Match, seq: int) -> str | None:
-        self.reads["job_id_at"] += 1
-        return self._matches.job_id_at(match, seq)
-
-    def step_match(self, step: MatchStep, *, spends: Allowance | None = None) -> StepResult:
-        self.writes["+".join(move.name for move in step.moves) or "enter"] += 1
-        rows = [self.rows.get(move.job_id) for move in step.moves]
-        held = [row is not None and _holds(move.fence, row) for move, row in zip(step.moves, rows, strict=True)]
-        entered = step.enters is not None and step.enters.job_id in self.rows
-        if not all(held) or entered or not self._matches.is_as_read(step):
-            if self._stepped(step):
-                return Stepped()
-            return Lost() if held and not held[0] else MatchChanged()
-        if any(self._output_taken(move) for move in step.moves):
-            return OutputTaken()
-        if spends is not None and step.enters is not None and not self._take(spends, [step.enters]):
-            return MatchChanged()
-        for move, row in zip(step.moves, rows, strict=True):
-            assert row is not None
-            self._apply(move, row)
-        if step.enters is not None:
-            self._put(step.enters, _key_of(place_of(step.enters)))
-        self._matches.apply(step)
-        return Stepped()
-
-    # -- the index
-
-    def count(self, partition: str, *, low: str, high: str) -> int:
-        self.reads["count"] += 1
-        found = self._index.count(partition, low=low, high=high)
-        self.index_rows += found
-        return found
-
-    def page(self, partition: str, *, low: str, high: str, limit: int, resume: str | None = None) -> IndexPage:
-        self.reads["page"] += 1
-        page = self._index.page(partition, low=low, high=high, limit=limit, resume=resume)
-        self.index_rows += len(page.nominees)
-        return page
-
-    # -- the live allowance
-
     def spend(self, allowance: Allowance, jobs: Sequence[Job]) -> bool:
         self.writes["spend"] += len(jobs)
-        found = [self.rows.get(job.job_id) for job in jobs]
-        if any(found):
-            return all(row is not None and row.job == job for row, job in zip(found, jobs, strict=True))
+        rows = [self.rows.get(job.job_id) for job in jobs]
+        if any(rows):  # our own earlier attempt, or others have these ids
+            return all(row is not None and row.job == job for row, job in zip(rows, jobs, strict=True))
         taken = self._take(allowance, jobs)
         for job in jobs if taken else ():
-            self._put(job, _key_of(place_of(job)))
+            self._put_new(job)
         return taken
+
+    # -- the learned rate
+
+    def read_learned(self, upstream: str) -> Learned | None:
+        self.reads["read_learned"] += 1
+        return self._learned.get(upstream)
+
+    def store_learned(self, upstream: str, learned: Learned, *, before: Learned | None) -> bool:
+        self.writes["store_learned"] += 1
+        now = self._learned.get(upstream)
+        if (now and now.window_ms) == (before and before.window_ms):
+            self._learned[upstream] = learned
+        return self._learned.get(upstream) == learned
+
+    # -- stats
+
+    def add_stats(self, job_class: str, *, window_ms: int, shard: int, counters: Mapping[str, int]) -> None:
+        self.writes["add_stats"] += 1
+        self._stats.setdefault((job_class, window_ms), Counter()).update(counters)
+
+    def read_stats(self, job_class: str, *, windows_ms: Sequence[int]) -> list[StatsWindow]:
+        self.reads["read_stats"] += 1
+        return [
+            StatsWindow(start_ms=start_ms, counters=dict(self._stats.get((job_class, start_ms), {})))
+            for start_ms in windows_ms
+        ]
 
     # -- what only tests and checkers ask
 
@@ -605,7 +586,7 @@ class MemoryLedger(MemoryTicks):
         self.writes["create"] += 1
         row = self.rows.get(job.job_id)
         if row is None:
-            self._put(job, _key_of(place_of(job)))
+            self._put_new(job)
             return Created.CREATED
         if job.nonce and (row.job.nonce, row.job.created_ms) == (job.nonce, job.created_ms):
             return Created.CREATED  # by an earlier attempt of ours whose answer was lost
@@ -619,15 +600,13 @@ class MemoryLedger(MemoryTicks):
 
     def _stepped(self, step: MatchStep) -> bool:
         """An earlier attempt of this very step won and its answer was lost."""
-        for move in step.moves:
-            row = self.rows.get(move.job_id)
-            if row is None or not self._is_ours(move, row):
-                return False
-        if step.enters is not None:
-            row = self.rows.get(step.enters.job_id)
-            if row is None or row.job != step.enters:
-                return False
-        return self._matches.is_ours(step)
+        moved = [(move, self.rows.get(move.job_id)) for move in step.moves]
+        if not all(row is not None and self._is_ours(move, row) for move, row in moved):
+            return False
+        entered = None if step.enters is None else self.rows.get(step.enters.job_id)
+        if step.enters is not None and (entered is None or entered.job != step.enters):
+            return False
+        return self._matches.is_as(step.after)
 
     def _apply(self, move: Move, row: Row) -> Job:
         job = after(row.job, move)
@@ -641,6 +620,13 @@ class MemoryLedger(MemoryTicks):
             self.on_step(step)
         return job
 
+    def _put_new(self, job: Job) -> None:
+        self._put(job, _key_of(place_of(job)))
+        if job.state is State.QUEUED and self._keep_steps:
+            self.steps.append(Step(self._now_ms(), "admit", replace(job, state=State.WAITING, epoch=0), job))
+        if self.on_new is not None:
+            self.on_new(job)
+
     def _put(self, job: Job, place: IndexKey | None) -> None:
         row = self.rows.get(job.job_id)
         if row is not None:
@@ -648,10 +634,6 @@ class MemoryLedger(MemoryTicks):
         self.states[job.state] += 1
         self.rows[job.job_id] = Row(job, place)
         self._index.shift(job, None if row is None else row.place, place)
-        if row is None and job.state is State.QUEUED and self._keep_steps:
-            self.steps.append(Step(self._now_ms(), "admit", replace(job, state=State.WAITING, epoch=0), job))
-        if row is None and self.on_new is not None:
-            self.on_new(job)
 
     def _is_ours(self, move: Move, row: Row) -> bool:
         """The fence does not hold because our own first attempt won: the row is exactly what the move makes of it.

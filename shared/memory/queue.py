@@ -1,4 +1,4 @@
-"""One SQS FIFO queue, as strict as the real one and stricter than local emulators (TRAPS 1, 3, 7, 8, 10, 36).
+"""One SQS FIFO queue, as strict as the real one and stricter than local emulators (facts F1, F3, F7, F8, F10, F34).
 
 Order within a group, a group locked while any message of it is in flight, deduplication that survives deletion,
 receive counts and the move to the dead-letter queue, retention, bounds on what is in flight and on what is searched.
@@ -29,7 +29,7 @@ RETENTION_MS: Final = 14 * 24 * 3_600_000
 IN_FLIGHT_CAP: Final = 20_000
 
 SEARCHED_MESSAGES: Final = 120_000
-"""A receive looks for an available group among this many of the oldest messages only (TRAPS 8)."""
+"""A receive looks for an available group among this many of the oldest messages only (fact F8)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -248,13 +248,13 @@ MAX_BATCH: Final = 10
 MAX_BATCH_BYTES: Final = 256 * 1024
 
 _ID: Final = re.compile(r"[!-~]{1,128}")
-"""ASCII letters, digits and punctuation: every printable character but the space (TRAPS 3)."""
+"""ASCII letters, digits and punctuation: every printable character but the space (fact F3)."""
 
 DEAD_LETTER_VISIBILITY_MS: Final = 60_000
 
 
 class EntryFault(StrEnum):
-    """What goes wrong with one entry of a batch (TRAPS 4). Unknown: in neither list of the answer."""
+    """What goes wrong with one entry of a batch (fact F4). Unknown: in neither list of the answer."""
 
     FAILED = "failed"
     UNKNOWN_LOST = "unknown_lost"

@@ -1,4 +1,5 @@
-"""Whether a backlog drains, when, and what would change it: min(R, W/S) - A (DESIGN section 9). Exact fractions inside.
+"""Whether a backlog drains, when, and what would change it: min(R, W/S) - A
+(protocol: capacity). Exact fractions inside.
 
 R is the upstream's limit in jobs (limit x share / calls per job), W/S the pool's (slots / service time), A the
 arrivals; all in jobs per second. The arithmetic is that of a tick's rate (`pacer.decide`), so that plan and drain agree.

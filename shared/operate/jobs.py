@@ -171,7 +171,7 @@ def _first(ports: Ports, partition: str, limit: int) -> list[Nominee]:
 
 
 def _shown(ports: Ports, settings: ClassSettings, job: Job | None) -> DeadRow | None:
-    """The index may still list a row that was retried a moment ago (TRAPS 17)."""
+    """The index may still list a row that was retried a moment ago (fact F17)."""
     return None if job is None or job.state is not State.DEAD else _of(ports, settings, job)
 
 

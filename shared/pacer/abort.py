@@ -1,4 +1,5 @@
-"""When a drain does more harm than good and must stop by itself: a pause with a reason, nothing deleted (DESIGN 9).
+"""When a drain does more harm than good and must stop by itself: a pause with a reason, nothing deleted
+(protocol: abort).
 
 `windows_to_judge` makes of a class's last ticks what the rules look at; `judge` puts the rules to it.
 """

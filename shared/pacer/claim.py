@@ -1,7 +1,7 @@
 """Claim what the plan admits and send it, and re-send what was lost: nominate, choose, claim row by row, send, sweep.
 
 FIFO runs a match's jobs in series. Taken strictly oldest first, a match with 100 waiting jobs fills the budget and
-leaves the other slots idle: so rows are chosen oldest first, but spread over the matches (DESIGN section 7, step 5).
+leaves the other slots idle: so rows are chosen oldest first, but spread over the matches (protocol: the tick, step 5).
 
 The sweep is the one repair (rule 3): what died between a commit and its message is healed here and nowhere else.
 """

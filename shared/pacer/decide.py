@@ -1,4 +1,4 @@
-"""The split of a tick's rows between the lanes, with a memory for the fractions (I8, TRAPS 37).
+"""The split of a tick's rows between the lanes, with a memory for the fractions (I8, fact F35).
 
 All arithmetic is in integer nano-rows (1e-9 row) and exact fractions: 0.3 rows a tick are 3 in 10, 0.29 x 100 is 29.
 
@@ -8,7 +8,7 @@ due per row: largest remainder, asked at the end of the row rather than at its b
 lane that had just been served could end up 1.5 rows ahead at budgets below one row; this way no lane is ever more
 than one row ahead or behind.) `Carry` is that position seen from now: what each lane has earned and not had.
 
-How many rows a tick may admit, and why (DESIGN section 7, step 4). One pure function, every number explained.
+How many rows a tick may admit, and why (protocol: the tick, step 4). One pure function, every number explained.
 
 What a tick's plan was made from, kept with its line: `explain` makes the same plan again and says why.
 

@@ -1,4 +1,4 @@
-"""When a drain will be over, from what the ticks observed (I11, TRAPS 43)."""
+"""When a drain will be over, from what the ticks observed (I11)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EtaTrend(Struct, frozen=True, kw_only=True):
 
 def eta_trend(history: Sequence[TickLine], eta: Eta) -> EtaTrend:
     """`history` ends with the tick before. Emitted as numbers, since an alarm on metric math is not portable and DIFF
-    over sparse data misleads (TRAPS 32)."""
+    over sparse data misleads (fact F31)."""
     before, earlier = ([None, None] + [line.eta_s for line in history])[-1:-3:-1]
     change_s = _difference(eta.seconds, before)
     return EtaTrend(change_s=change_s, acceleration_s=_difference(change_s, _difference(before, earlier)))

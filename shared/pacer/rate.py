@@ -1,4 +1,4 @@
-"""One learned rate per upstream, decided once per UTC minute from that minute's counters (DESIGN section 9, TRAPS 38).
+"""One learned rate per upstream, decided once per UTC minute from that minute's counters (protocol: rate, fact F36).
 
 The loop is AIMD with a memory: additive increase, multiplicative decrease (Chiu and Jain, 1989), where an allowance
 that was not used is no evidence (Netflix's concurrency-limits), and where the way back to a rate that was refused is

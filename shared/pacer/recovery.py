@@ -1,4 +1,4 @@
-"""Staged recovery: after a resume, a deployment's pause or an outage the rate comes back in steps (DESIGN section 9).
+"""Staged recovery: after a resume, a deployment's pause or an outage the rate comes back in steps (protocol: recovery).
 
 What changed meanwhile is unknown: the upstream's limit, the code, what the backlog does to both. So a class starts at
 half of its calculated rate, looks at one whole window, and takes the next step only while it makes headway, retries

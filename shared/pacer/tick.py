@@ -1,4 +1,4 @@
-"""One tick of the pacer: lock, withdraw, settle, gather, decide, claim, sweep, close (DESIGN section 7).
+"""One tick of the pacer: lock, withdraw, settle, gather, decide, claim, sweep, close (protocol: the tick).
 
 Only `pacer.decide` thinks; what stands here reads for it or carries out what it said.
 

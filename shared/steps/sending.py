@@ -1,4 +1,4 @@
-"""Send messages and know which of them the queue confirmed (TRAPS 2, 4, 5)."""
+"""Send messages and know which of them the queue confirmed (facts F2, F4, F5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ordered matches: join a line, and pass the turn on when its head ends (I5; DESIGN section 6)."""
+"""Ordered matches: join a line, and pass the turn on when its head ends (I5; protocol: the ledger)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The webhook's one act: admit the run of (class, minute), once, and ask the pacer for its tick.
 
     request ── run row created ── pacer asked ── answered 202
-                                ✗ dies here: the next tick of the class finds the open run and executes it (TRAPS 49)
+                                ✗ dies here: the next tick of the class finds the open run and executes it (fact F46)
 
 The row is the dedup record and the drain token in one, so a repeat of any kind is told "accepted, not created".
 """

@@ -2,7 +2,7 @@
 
 Whatever arrives, nothing here raises: both payload formats of API Gateway (1.0 and 2.0), any headers, any bytes. A
 caller chooses a class that is open and a minute that is now, and nothing else: the run's id must be what the two give
-(TRAPS 44 to 48).
+(facts F41 to F45).
 """
 
 from __future__ import annotations

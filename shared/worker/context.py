@@ -1,8 +1,7 @@
-"""How long a worker may go on with a message: its lease ends before the queue thinks so (rule 4).
+"""What a worker holds while it works a message: the lease on it, what it knows of its class, and what a chunk may use.
 
-What a worker wants to know while it works: is its class halted, how long do chunks take, how fast may it call.
-
-What a kind gets to work with during one chunk: permits, the upstream, objects, its own earlier outputs.
+The lease ends before the queue thinks so (rule 4). What is known of the class is read at the start and every few
+seconds. The context is what a kind gets for one chunk: permits, the upstream, objects, its own earlier outputs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,14 @@ from shared.errors import BadPayload, LedgerUnavailable, PermitUnavailable
 from shared.ports import Clock, Ports
 from shared.steps.tally import Tally
 
-LEASE_MARGIN_MS: Final = LEASE_MARGIN_S * 1000
+FRESH_MS: Final = 5_000
+"""How old what is known of the class may be: a halt reaches every worker by its next chunk after this time."""
+
+PERMIT_VOID_MS: Final = 1_000
+"""A permit that is not used this soon after its slot is void: late calls would pile onto other slots (I7)."""
+
+LEAST_CALL_MS: Final = 1_000
+"""A chunk that has work behind it waits for a further permit until this much of its lease is left for the call."""
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -43,21 +49,20 @@ def take_lease(ports: Ports, settings: ClassSettings, delivery: Delivery, *, inv
 
     None: the extension failed, so nobody knows for how long the message is ours, and nothing may be done with it.
     """
-    visible_ms = settings.visibility_s * 1000
     held_from_ms = delivery.first_received_ms
     if delivery.receive_count > 1:
         held_from_ms = ports.clock.now_ms()
         if not ports.queue.extend(delivery, seconds=settings.visibility_s):
             return None
-    deadline_ms = min(invocation_end_ms, held_from_ms + visible_ms) - LEASE_MARGIN_MS
-    return Lease(clock=ports.clock, deadline_ms=deadline_ms)
+    ends_ms = min(invocation_end_ms, held_from_ms + settings.visibility_s * 1000)
+    return Lease(clock=ports.clock, deadline_ms=ends_ms - LEASE_MARGIN_S * 1000)
 
 
-FRESH_MS: Final = 5_000
+class ClassView:
+    """The class as this invocation knows it: is it halted, how long do chunks take, how fast may it call.
 
-
-class ClassWatch:
-    """One per invocation; groups that run in parallel share it. The lock is never held across a port call."""
+    Groups that run in parallel share one. The lock is never held across a port call.
+    """
 
     def __init__(self, ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> None:
         self._ports = ports
@@ -85,18 +90,6 @@ class ClassWatch:
         self._refresh()
         return self._upstream
 
-    def _refresh(self) -> None:
-        now_ms = self._ports.clock.now_ms()
-        with self._lock:
-            due = now_ms - self._read_ms >= FRESH_MS
-            if due:
-                self._read_ms = now_ms
-        if due:
-            try:
-                self.load()
-            except LedgerUnavailable:
-                return  # what was read last still serves: a finished chunk must not be lost for this
-
     def load(self) -> None:
         """Read everything. Called before the first group begins: groups that start together must not meet defaults."""
         self._read_ms = self._ports.clock.now_ms()
@@ -109,12 +102,17 @@ class ClassWatch:
             learned = self._ports.ledger.read_learned(self._declared.name)
             self._upstream = replace(self._declared, learned_per_s=rate_in_force(learned, self._declared))
 
-
-PERMIT_VOID_MS: Final = 1_000
-"""A permit that is not used this soon after its slot is void: late calls would pile onto other slots (I7)."""
-
-LEAST_CALL_MS: Final = 1_000
-"""A chunk that has work behind it waits for a further permit until this much of its lease is left for the call."""
+    def _refresh(self) -> None:
+        now_ms = self._ports.clock.now_ms()
+        with self._lock:
+            due = now_ms - self._read_ms >= FRESH_MS
+            if due:
+                self._read_ms = now_ms
+        if due:
+            try:
+                self.load()
+            except LedgerUnavailable:
+                return  # what was read last still serves: a finished chunk must not be lost for this
 
 
 class WorkerContext:
@@ -130,28 +128,29 @@ class WorkerContext:
         job: Job,
     ) -> None:
         self._ports = ports
-        self._settings = settings
         self._upstream = upstream
         self._lease = lease
-        self._tally = tally
         self._job = job
         self._calls = 0
-        self.answered_calls = 0
-        """Those that gave what was asked for: an upstream bills them, whatever becomes of the chunk."""
         self._slots_ms: list[float] = []
         self._waited = False
+        self.options: Mapping[str, str] = settings.options
+        self.count = tally.add
+        self.read_blob = ports.blobs.read
+        self.put_blob_once = ports.blobs.put_once
+        self.answered_calls = 0
+        """Those that gave what was asked for: an upstream bills them, whatever becomes of the chunk."""
 
     @property
     def remaining_s(self) -> float:
         return self._lease.remaining_s
 
     @property
-    def options(self) -> Mapping[str, str]:
-        return self._settings.options
-
-    @property
     def idempotency_key(self) -> str:
         return _identity(self._job.job_id, self._job.cursor)
+
+    def outputs(self) -> list[Any]:
+        return [json.loads(output.body) for output in self._ports.ledger.outputs(self._job.job_id)]
 
     def reserve_permits(self, calls: int, *, latest_ms: int) -> None:
         """Reserve permits at once and wait for the first slot. Raises `PermitUnavailable` if it is after `latest_ms`.
@@ -161,7 +160,7 @@ class WorkerContext:
         if self._upstream is None or calls == 0:
             return
         now_ms = self._ports.clock.now_ms()
-        self._tally.add(stats.RESERVATIONS)
+        self.count(stats.RESERVATIONS)
         answer = self._ports.limiter.reserve(self._upstream, calls=calls, now_ms=now_ms, latest_ms=latest_ms)
         if isinstance(answer, NoRoom):
             raise PermitUnavailable(int(answer.free_at_ms))
@@ -175,7 +174,7 @@ class WorkerContext:
         self._await_slot(self._upstream)
         key = _identity(self._job.job_id, self._job.cursor, str(self._calls))
         self._calls += 1
-        self._tally.add(stats.CALLS)
+        self.count(stats.CALLS)
         timeout_s = min(self._upstream.timeout_s, max(0.1, self._lease.remaining_s))
         answer = self._ports.upstream.call(self._upstream, body, idempotency_key=key, timeout_s=timeout_s)
         self.answered_calls += 1
@@ -199,18 +198,6 @@ class WorkerContext:
         if wait_ms > 0:
             self._waited = True
             self._ports.clock.sleep(wait_ms / 1000)
-
-    def read_blob(self, key: str, *, start: int, length: int) -> bytes:
-        return self._ports.blobs.read(key, start=start, length=length)
-
-    def put_blob_once(self, key: str, body: bytes, *, content_type: str) -> bool:
-        return self._ports.blobs.put_once(key, body, content_type=content_type)
-
-    def outputs(self) -> list[Any]:
-        return [json.loads(output.body) for output in self._ports.ledger.outputs(self._job.job_id)]
-
-    def count(self, name: str, amount: int) -> None:
-        self._tally.add(name, amount)
 
 
 def _identity(job_id: str, *parts: str) -> str:

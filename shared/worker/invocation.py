@@ -1,8 +1,4 @@
-"""Read the records of one event. A record that cannot be read is counted and acknowledged: it must not fail its
-neighbours, no repeat makes it readable, and the row it may have meant is the truth anyway (rule 1, TRAPS 33).
-
-One invocation of a worker: groups in parallel, in order inside a group, under one deadline (DESIGN section 8).
-"""
+"""One invocation of a worker: groups in parallel, in order inside a group, under one deadline."""
 
 from __future__ import annotations
 
@@ -16,11 +12,13 @@ from shared.errors import InvalidInput, LedgerUnavailable, QueueUnavailable
 from shared.kind import Kind
 from shared.ports import Jitter, Ports
 from shared.steps.tally import Tally
-from shared.worker.context import ClassWatch
+from shared.worker.context import ClassView
 from shared.worker.message import Invocation, work_message
 
 
 def readable(ports: Ports, records: Iterable[object], read: Callable[[object], Delivery]) -> list[Delivery]:
+    """The deliveries of one event. A record that cannot be read is counted and acknowledged: it must not fail its
+    neighbours, no repeat makes it readable, and the row it may have meant is the truth anyway (rule 1, fact F32)."""
     deliveries = []
     for record in records:
         try:
@@ -53,8 +51,8 @@ def work(
     against the one chunk that ran.
     """
     begun_ms = ports.clock.now_ms()
-    tally = Tally(ports, settings.name, shard=_stats_shard(nonce))
-    run = Invocation(
+    tally = Tally(ports, settings.name, shard=hashlib.sha256(nonce.encode()).digest()[0] % stats.SHARDS)
+    invocation = Invocation(
         ports=ports,
         kind=kind,
         settings=settings,
@@ -63,50 +61,41 @@ def work(
         end_ms=end_ms,
         jitter=jitter,
         tally=tally,
-        watch=ClassWatch(ports, settings, upstream),
+        class_view=ClassView(ports, settings, upstream),
     )
     try:
-        run.watch.load()
+        invocation.class_view.load()
     except LedgerUnavailable:
         return [delivery.message_id for delivery in deliveries]
-    failed = _work_all(run, deliveries)
-    _count_invocation(run, messages=len(deliveries), took_ms=ports.clock.now_ms() - begun_ms)
+    failed = _work_all(invocation, deliveries)
+    worked_ms = ports.clock.now_ms() - begun_ms
+    # what is billed of an invocation, with its other counters: no write of its own
+    tally.add(stats.INVOCATIONS)
+    tally.add(stats.MESSAGES, len(deliveries))
+    tally.add(stats.WORKER_MS, max(0, worked_ms))
+    tally.add(stats.CLASS_READS, invocation.class_view.reads)
     tally.flush()
     return failed
 
 
-def _work_all(run: Invocation, deliveries: Sequence[Delivery]) -> list[str]:
-    groups = _groups(deliveries)
-    early = len(deliveries) > 1
-
-    def work_group(group: list[Delivery], fresh: bool = True) -> list[str]:
-        for position, delivery in enumerate(group):
-            if not work_message(run, delivery, fresh=fresh and position == 0):
-                return [failed.message_id for failed in group[position:]]
-            if early:
-                _delete(run.ports, delivery)
-        return []
-
-    if any(delivery.receive_count > 1 for delivery in deliveries):
-        failed = [work_group(group, fresh=number == 0) for number, group in enumerate(groups)]
-    else:
-        failed = run.ports.parallel.map(work_group, groups)
-    return [message_id for ids in failed for message_id in ids]
-
-
-def _count_invocation(run: Invocation, *, messages: int, took_ms: int) -> None:
-    """What is billed of an invocation, with its other counters: no write of its own."""
-    run.tally.add(stats.INVOCATIONS)
-    run.tally.add(stats.MESSAGES, messages)
-    run.tally.add(stats.WORKER_MS, max(0, took_ms))
-    run.tally.add(stats.CLASS_READS, run.watch.reads)
-
-
-def _groups(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+def _work_all(invocation: Invocation, deliveries: Sequence[Delivery]) -> list[str]:
     groups: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         groups.setdefault(delivery.group, []).append(delivery)
-    return list(groups.values())
+
+    def work_group(group: list[Delivery], fresh: bool = True) -> list[str]:
+        for position, delivery in enumerate(group):
+            if not work_message(invocation, delivery, fresh=fresh and position == 0):
+                return [failed.message_id for failed in group[position:]]
+            if len(deliveries) > 1:
+                _delete(invocation.ports, delivery)
+        return []
+
+    if any(delivery.receive_count > 1 for delivery in deliveries):
+        failed = [work_group(group, fresh=number == 0) for number, group in enumerate(groups.values())]
+    else:
+        failed = invocation.ports.parallel.map(work_group, list(groups.values()))
+    return [message_id for ids in failed for message_id in ids]
 
 
 def _delete(ports: Ports, delivery: Delivery) -> None:
@@ -115,7 +104,3 @@ def _delete(ports: Ports, delivery: Delivery) -> None:
         ports.queue.delete(delivery)
     except QueueUnavailable:
         ports.log.event("delete_failed", job_class=delivery.message.job_class)
-
-
-def _stats_shard(nonce: str) -> int:
-    return hashlib.sha256(nonce.encode()).digest()[0] % stats.SHARDS

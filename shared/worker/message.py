@@ -1,7 +1,4 @@
-"""One attempt at a chunk, for the cost: what of it was for nothing if the chunk is not committed.
-
-Work one message: check it against its row, run chunks under the lease, commit each, and end in exactly one way.
-"""
+"""Work one message: check it against its row, run chunks under the lease, commit each, and end in exactly one way."""
 
 from __future__ import annotations
 
@@ -12,64 +9,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.domain import lifecycle, messages, stats
-from shared.domain.job import MAX_PAYLOAD_BYTES, Job, Output
+from shared.domain.job import MAX_PAYLOAD_BYTES, SLUICE, Flag, Job, Output
 from shared.domain.lifecycle import Lost, Move, OutputTaken, Won
 from shared.domain.messages import Delivery
 from shared.domain.settings import ClassSettings, UpstreamSettings
-from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress
+from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress, QuotaExhausted, Refused
 from shared.kind import Chunk, Kind
 from shared.ports import Jitter, Ports
 from shared.steps.sending import send_jobs
 from shared.steps.tally import Tally
 from shared.steps.turns import end_and_pass_on
-from shared.worker.context import ClassWatch, Lease, WorkerContext, take_lease
-from shared.worker.endings import ending_of, tell_everyone
-
-
-class Attempt:
-    """Begins when it is made and ends once, by `committed` or `wasted`; what comes after that says nothing more.
-
-    `again`: the message is a redelivery, so the calls may be repeats of a process that was killed.
-    """
-
-    def __init__(self, ports: Ports, tally: Tally, context: WorkerContext, *, again: bool) -> None:
-        self._ports = ports
-        self._tally = tally
-        self._context = context
-        self._again = again
-        self._begun_ms = ports.clock.now_ms()
-        self._ended = False
-
-    @property
-    def took_ms(self) -> int:
-        return self._ports.clock.now_ms() - self._begun_ms
-
-    def committed(self, output: Output | None, *, last: bool) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        if output is not None:
-            self._tally.add(stats.LAST_OUTPUTS if last else stats.OUTPUTS)
-        if self._again:
-            self._tally.add(stats.WASTED_CALLS, self._context.answered_calls)
-
-    def wasted(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
-        self._tally.add(stats.WASTED_MS, self.took_ms)
-        self._tally.add(stats.WASTED_CALLS, self._context.answered_calls)
-
+from shared.worker.context import ClassView, Lease, WorkerContext, take_lease
+from shared.worker.retry import ending_of
 
 MAX_CURSOR_BYTES: Final = 1000
-"""A cursor is part of its output's sort key, which DynamoDB bounds at 1,024 bytes."""
+"""A cursor is part of its output's sort key, which DynamoDB bounds at 1,024 bytes (fact F50)."""
 
 MAX_OUTPUT_BYTES: Final = 256 * 1024
 """Below DynamoDB's 400 KB an item; larger results belong in the object store, with their key as the output."""
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """What all messages of one worker invocation share. `alone`: a redelivery is in it, so nothing runs beside it."""
+    """What all messages of one worker invocation share. `end_ms` is when its process is killed."""
 
     ports: Ports
     kind: Kind
@@ -79,44 +40,48 @@ class Invocation(Struct, frozen=True, kw_only=True):
     end_ms: int
     jitter: Jitter
     tally: Tally
-    watch: ClassWatch
+    class_view: ClassView
 
 
-def work_message(run: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
+def work_message(invocation: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
     """Returns whether the message is done with (acknowledge it) or must come back (report it as failed).
 
     `fresh`: this is the first message of its group in the invocation. The row's cursor is the truth, the message's is
     only part of its identity.
     """
-    lease = take_lease(run.ports, run.settings, delivery, invocation_end_ms=run.end_ms)
+    ports = invocation.ports
+    lease = take_lease(ports, invocation.settings, delivery, invocation_end_ms=invocation.end_ms)
     if lease is None:
         return False
     try:
-        job = run.ports.ledger.read_job(delivery.message.job_id)
+        job = ports.ledger.read_job(delivery.message.job_id)
         if job is None or not messages.is_current(job, delivery.message):
-            run.tally.add(stats.STALE)
+            invocation.tally.add(stats.STALE)
             return True
-        return _Work(run, lease).run(job, delivery, fresh=fresh)
+        return MessageWork(invocation, lease).work(job, delivery, fresh=fresh)
     except (LedgerUnavailable, LeaseEnded):
         return False
 
 
-class _Work:
+class MessageWork:
     """The chunks of one message. Every method that ends the message returns whether it is done with."""
 
-    def __init__(self, run: Invocation, lease: Lease) -> None:
-        self._run = run
-        self._ports = run.ports
+    def __init__(self, invocation: Invocation, lease: Lease) -> None:
+        self.invocation = invocation
+        self._ports = invocation.ports
+        self._settings = invocation.settings
+        self._tally = invocation.tally
+        self._nonce = invocation.nonce
         self._lease = lease
         self._marked = False
         self._again = False
         self._attempt: Attempt | None = None
         self._large_payload: str | None = None
 
-    def run(self, job: Job, delivery: Delivery, *, fresh: bool) -> bool:
+    def work(self, job: Job, delivery: Delivery, *, fresh: bool) -> bool:
         if delivery.receive_count > 1:
             self._again = True
-            self._run.tally.add(stats.REDELIVERIES)
+            self._tally.add(stats.REDELIVERIES)
             marked = self._mark(job, delivery)
             if marked is None:
                 return True
@@ -126,37 +91,35 @@ class _Work:
         except (LedgerUnavailable, LeaseEnded):
             self._waste()
             if self._marked:
-                self._ports.ledger.move(lifecycle.unmark(job, nonce=self._run.nonce))
+                self._ports.ledger.move(lifecycle.unmark(job, nonce=self._nonce))
             raise
 
-    # -- crashes are proven, not guessed
-
     def _mark(self, job: Job, delivery: Delivery) -> Job | None:
-        """Leave a start mark on a redelivered row; found unchanged, it proves that this chunk crashed its process."""
-        seen = {"copy": delivery.message.copy, "receives": delivery.receive_count}
-        crashed = lifecycle.crash_proven(job, **seen)
+        """Leave a start mark on a redelivered row: found unchanged, it proves that this chunk crashed its process.
+
+        None: the message has ended here, by the death of its job or a lost race.
+        """
+        at = {"copy": delivery.message.copy, "receives": delivery.receive_count}
+        crashed = lifecycle.crash_proven(job, **at)
         if crashed:
-            self._run.tally.add(stats.CRASHES)
-            if job.crashes + 1 >= self._run.settings.retry.max_crashes:
-                self._die(job, "crash")
+            self._tally.add(stats.CRASHES)
+            if job.crashes + 1 >= self._settings.retry.max_crashes:
+                self.end(lifecycle.die(job, reason="crash", now_ms=self._now(), nonce=self._nonce), stats.DEATHS)
                 return None
-        result = self._ports.ledger.move(lifecycle.mark(job, **seen, nonce=self._run.nonce, crashed=crashed))
+        result = self._ports.ledger.move(lifecycle.mark(job, **at, nonce=self._nonce, crashed=crashed))
         self._marked = isinstance(result, Won)
         return result.job if isinstance(result, Won) else None
-
-    def _die(self, job: Job, reason: str) -> None:
-        now_ms = self._ports.clock.now_ms()
-        self._end(lifecycle.die(job, reason=reason, now_ms=now_ms, nonce=self._run.nonce), stats.DEATHS)
 
     # -- chunk, commit, check clock
 
     def _chunks(self, job: Job, *, fresh: bool) -> bool:
         while True:
-            if self._run.watch.halted():
-                return self._release(job, "halted")
+            if self.invocation.class_view.halted():
+                move = lifecycle.release(job, reason="halted", eligible_ms=self._now(), nonce=self._nonce)
+                return self.end(move, stats.RELEASES)
             if not fresh and self._time_is_up():
-                move = lifecycle.hand_back(job, now_ms=self._now(), nonce=self._run.nonce)
-                return self._send_on(move, stats.HAND_BACKS)
+                move = lifecycle.hand_back(job, now_ms=self._now(), nonce=self._nonce)
+                return self.end(move, stats.HAND_BACKS, sends=True)
             self._check_lease()
             try:
                 chunk = self._process(job, fresh=fresh)
@@ -174,17 +137,18 @@ class _Work:
             job = after
 
     def _process(self, job: Job, *, fresh: bool) -> Chunk:
-        run = self._run
+        invocation, tally = self.invocation, self._tally
         job = self._with_payload(job)
-        context = WorkerContext(run.ports, run.settings, run.watch.upstream(), self._lease, run.tally, job)
-        context.reserve_permits(run.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
+        upstream = invocation.class_view.upstream()
+        context = WorkerContext(self._ports, self._settings, upstream, self._lease, tally, job)
+        context.reserve_permits(invocation.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
         self._check_lease()
-        run.tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)
-        self._attempt = attempt = Attempt(run.ports, run.tally, context, again=self._again)
+        tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)
+        self._attempt = attempt = Attempt(self._ports, tally, context, again=self._again)
         self._again = False
-        chunk = run.kind.process_chunk(job, job.cursor, context)
-        run.tally.chunk(attempt.took_ms)
-        run.tally.flush_if_due()
+        chunk = invocation.kind.process_chunk(job, job.cursor, context)
+        tally.chunk(attempt.took_ms)
+        tally.flush_if_due()
         return chunk
 
     def _with_payload(self, job: Job) -> Job:
@@ -198,31 +162,31 @@ class _Work:
 
     def _commit(self, job: Job, chunk: Chunk, output: Output | None) -> Job | bool:
         """The job to go on with, or whether the message is done with."""
-        nonce, cursor = self._run.nonce, chunk.next_cursor
+        nonce, cursor = self._nonce, chunk.next_cursor
         if cursor is None:
             return self._finish(job, output)
         if not self._time_is_up():
             result = self._ports.ledger.move(lifecycle.commit(job, next_cursor=cursor, output=output, nonce=nonce))
             return result.job if isinstance(result, Won) else self._not_won(job, result)
-        if job.hop >= self._run.settings.max_hops:
-            self._run.tally.add(stats.HOP_CAPS)
+        if job.hop >= self._settings.max_hops:
+            self._tally.add(stats.HOP_CAPS)
             move = lifecycle.release(
                 job, reason="hop_cap", eligible_ms=self._now(), nonce=nonce, next_cursor=cursor, output=output
             )
-            return self._end(move, stats.RELEASES, job)
+            return self.end(move, stats.RELEASES, job)
         move = lifecycle.continue_later(job, next_cursor=cursor, output=output, now_ms=self._now(), nonce=nonce)
-        return self._send_on(move, stats.CONTINUATIONS, job)
+        return self.end(move, stats.CONTINUATIONS, job, sends=True)
 
     def _finish(self, job: Job, output: Output | None) -> bool:
-        move = lifecycle.finish(job, output=output, nonce=self._run.nonce)
-        if not self._run.settings.ordered:
-            return self._end(move, stats.COMPLETIONS, job)
-        result = end_and_pass_on(self._ports, self._run.settings, move, job, nonce=self._run.nonce)
+        move = lifecycle.finish(job, output=output, nonce=self._nonce)
+        if not self._settings.ordered:
+            return self.end(move, stats.COMPLETIONS, job)
+        result = end_and_pass_on(self._ports, self._settings, move, job, nonce=self._nonce)
         if isinstance(result, (Lost, OutputTaken)):
             return self._not_won(job, result)
-        self._run.tally.add(stats.COMPLETIONS)
+        self._tally.add(stats.COMPLETIONS)
         if isinstance(result, Job):
-            self._run.tally.add(stats.HANDOVERS)
+            self._tally.add(stats.HANDOVERS)
             send_jobs(self._ports, [result])  # unsent, it is in flight all the same, and the sweep heals it
         return True
 
@@ -233,11 +197,11 @@ class _Work:
 
     def _need_s(self) -> float:
         """What the next chunk may take: the class's p95, never below what this invocation has seen, and the margin."""
-        seen_s = self._run.tally.longest_chunk_ms / 1000
-        return max(self._run.watch.p95_chunk_s(), seen_s) + self._run.settings.chunk_margin_s
+        longest_s = max(self.invocation.class_view.p95_chunk_s(), self._tally.longest_chunk_ms / 1000)
+        return longest_s + self._settings.chunk_margin_s
 
     def _check_lease(self) -> None:
-        """Also after a wait: a process that stood still may hold a message that is someone else's by now."""
+        """Also after a wait: a process that stood still may hold a message that is someone else's by now (fact F18)."""
         if self._lease.remaining_s <= 0:
             raise LeaseEnded
 
@@ -251,67 +215,100 @@ class _Work:
 
     # -- endings
 
-    def _failed(self, job: Job, error: Exception) -> bool:
-        run = self._run
-        self._waste()
-        tell_everyone(error, run.ports, run.settings, run.upstream, run.tally)
-        move, counter = ending_of(error, job, run.settings, now_ms=self._now(), jitter=run.jitter(), nonce=run.nonce)
-        reason = move.changes["last_error"]
-        run.ports.log.event("chunk_ended", job_class=run.settings.name, move=move.name, reason=reason)
-        return self._end(move, counter)
+    def end(self, move: Move, counter: str, job: Job | None = None, *, sends: bool = False) -> bool:
+        """Make the move that ends this message; a lost race ends it too. With `job`, a taken output is its failure.
 
-    def _release(self, job: Job, reason: str) -> bool:
-        move = lifecycle.release(job, reason=reason, eligible_ms=self._now(), nonce=self._run.nonce)
-        return self._end(move, stats.RELEASES)
-
-    def _end(self, move: Move, counter: str, job: Job | None = None) -> bool:
-        """Make the move that ends this message; a lost race ends it too. With `job`, a taken output is its failure."""
-        result = self._ports.ledger.move(move)
-        if isinstance(result, Won):
-            self._run.tally.add(counter)
-            return True
-        return self._not_won(job, result)
-
-    def _send_on(self, move: Move, counter: str, job: Job | None = None) -> bool:
-        """Rule 1: the next epoch is committed before its message is sent; if the send fails, the sweep heals it."""
+        `sends`: the row goes on under its next epoch, which is committed before its message is sent (rule 1). If the
+        send fails, this message comes back as stale, and the sweep heals the row.
+        """
         result = self._ports.ledger.move(move)
         if not isinstance(result, Won):
             return self._not_won(job, result)
-        self._run.tally.add(counter)
-        return send_jobs(self._ports, [result.job]) == 1
+        self._tally.add(counter)
+        return not sends or send_jobs(self._ports, [result.job]) == 1
 
-    def _waste(self) -> None:
-        if self._attempt is not None:
-            self._attempt.wasted()
+    def _failed(self, job: Job, error: Exception) -> bool:
+        invocation, settings = self.invocation, self._settings
+        self._waste()
+        tell_everyone(error, invocation)
+        jitter = invocation.jitter()
+        move, counter = ending_of(error, job, settings, now_ms=self._now(), jitter=jitter, nonce=self._nonce)
+        reason = move.changes["last_error"]
+        self._ports.log.event("chunk_ended", job_class=settings.name, move=move.name, reason=reason)
+        return self.end(move, counter)
 
     def _not_won(self, job: Job | None, result: Lost | OutputTaken) -> bool:
         """Rule 2: a loser stops. An output that exists while the cursor still matches is a cycle in the job's code."""
         if job is not None and isinstance(result, OutputTaken):
             return self._failed(job, NoProgress())
         self._waste()
-        self._run.tally.add(stats.LOST_RACES)
+        self._tally.add(stats.LOST_RACES)
         return True
+
+    def _waste(self) -> None:
+        if self._attempt is not None:
+            self._attempt.wasted()
+
+
+class Attempt:
+    """One attempt at a chunk, for the cost: what of it was for nothing if the chunk is not committed.
+
+    Begins when it is made and ends once, by `committed` or `wasted`; what comes after that says nothing more.
+    `again`: the message is a redelivery, so the calls may be repeats of a process that was killed.
+    """
+
+    def __init__(self, ports: Ports, tally: Tally, context: WorkerContext, *, again: bool) -> None:
+        self._ports = ports
+        self._tally = tally
+        self._context = context
+        self._again = again
+        self._begun_ms = ports.clock.now_ms()
+        self._ended = False
+
+    @property
+    def took_ms(self) -> int:
+        return self._ports.clock.now_ms() - self._begun_ms
+
+    def committed(self, output: Output | None, *, last: bool) -> None:
+        if not self._ended and output is not None:
+            self._tally.add(stats.LAST_OUTPUTS if last else stats.OUTPUTS)
+        if not self._ended and self._again:
+            self._tally.add(stats.WASTED_CALLS, self._context.answered_calls)
+        self._ended = True
+
+    def wasted(self) -> None:
+        if not self._ended:
+            self._tally.add(stats.WASTED_MS, self.took_ms)
+            self._tally.add(stats.WASTED_CALLS, self._context.answered_calls)
+        self._ended = True
+
+
+def tell_everyone(error: Exception, invocation: Invocation) -> None:
+    """What an error means beyond its job: a refusal holds the shared permits, an exhausted quota pauses the class."""
+    ports, upstream = invocation.ports, invocation.upstream
+    if isinstance(error, Refused) and error.retry_after_s is not None and upstream is not None:
+        ports.limiter.hold(upstream, until_ms=ports.clock.now_ms() + round(error.retry_after_s * 1000))
+    if isinstance(error, QuotaExhausted):
+        flag = Flag(by=SLUICE, why="the upstream's quota is used up", at_ms=ports.clock.now_ms())
+        if ports.ledger.pause_unless_paused(invocation.settings.name, flag):
+            invocation.tally.add(stats.QUOTA_PAUSES)
 
 
 def _output_of(job: Job, chunk: object) -> Output | None:
     """Check what a chunk returned. Raises `NoProgress` or `BadChunk`, which are the job's failure."""
     if not isinstance(chunk, Chunk):
         raise BadChunk("expected a Chunk")
-    if chunk.next_cursor is not None:
-        _check_cursor(chunk.next_cursor, job.cursor)
+    cursor: object = chunk.next_cursor
+    if cursor == job.cursor:
+        raise NoProgress()
+    if cursor is not None and not (isinstance(cursor, str) and 1 <= _size(cursor) <= MAX_CURSOR_BYTES):
+        raise BadChunk(f"cursor: expected a string of 1 to {MAX_CURSOR_BYTES} bytes")
     if chunk.output is None:
         return None
     body = _json(chunk.output)
     if _size(body) > MAX_OUTPUT_BYTES:
         raise BadChunk(f"output: expected at most {MAX_OUTPUT_BYTES} bytes of JSON")
     return Output(cursor=job.cursor, body=body)
-
-
-def _check_cursor(cursor: object, before: str) -> None:
-    if cursor == before:
-        raise NoProgress()
-    if not isinstance(cursor, str) or not 1 <= _size(cursor) <= MAX_CURSOR_BYTES:
-        raise BadChunk(f"cursor: expected a string of 1 to {MAX_CURSOR_BYTES} bytes")
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Permits for calls to an upstream: GCRA, the generic cell rate algorithm, in integer microseconds (I7, TRAPS 41).
+"""Permits for calls to an upstream: GCRA, the generic cell rate algorithm, in integer microseconds (I7, fact F40).
 
 One number per item, the theoretical arrival time (TAT): when the next call would be due if all calls were evenly
 spaced. Source: ITU-T I.371, virtual scheduling form; here with reservations ahead of time. The k-th call ever

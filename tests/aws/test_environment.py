@@ -41,7 +41,7 @@ def test_without_a_path_the_configuration_lies_beside_shared() -> None:
     found = read_environment(VARIABLES).config_path
 
     assert found.name == "sluice.toml"
-    assert (found.parent / "shared" / "config.py").is_file()
+    assert (found.parent / "shared" / "ports.py").is_file()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from ops.access import Access
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import World as VirtualWorld
-from shared.domain import lifecycle
+from shared.domain import messages
 from shared.domain.control import Control, Run, RunKey, RunState
 from shared.domain.job import Job, NewJob, State
 from shared.domain.messages import Message
@@ -118,7 +118,7 @@ def no_epoch_check(patch: pytest.MonkeyPatch) -> None:
     def is_current(job: Job | None, message: Message) -> bool:
         return job is not None and job.state is State.QUEUED
 
-    patch.setattr(lifecycle, "is_current", is_current)
+    patch.setattr(messages, "is_current", is_current)
 
 
 def no_run_dedup(patch: pytest.MonkeyPatch) -> None:

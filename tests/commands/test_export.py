@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.sluice_world import SimSluice
 from ops.transfer.copying import LedgerCopy

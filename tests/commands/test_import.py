@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ops.simulator.sluice_world import SimSluice
 from shared.domain.control import RunKey, RunState
@@ -34,7 +34,7 @@ def empty(world: World) -> World:
 def stored(world: World) -> dict[str, Any]:
     ledger = world.sluice.ledger
     rows = {job_id: (row.job, row.place, ledger.outputs(job_id)) for job_id, row in ledger.rows.items()}
-    return {"rows": rows, "lines": ledger.stores.matches.lines, "places": ledger.stores.matches.places}
+    return {"rows": rows, "lines": ledger.stores.matches.orders, "places": ledger.stores.matches.places}
 
 
 @pytest.mark.parametrize("ordered", [False, True])

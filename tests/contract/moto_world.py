@@ -17,7 +17,7 @@ _INSERT = re.compile(r'INSERT INTO "(?P<table>[\w.-]+)" VALUE \{(?P<names>.*)\}'
 
 @contextmanager
 def moto_aws() -> Iterator[None]:
-    """An empty AWS account in this process. Not thread-safe: nothing about a race is proven on it (TRAPS 36)."""
+    """An empty AWS account in this process. Not thread-safe: nothing about a race is proven on it (fact F34)."""
     with mock_aws(), patch.object(DynamoDBBackend, "batch_execute_statement", _batch_insert):
         yield
 

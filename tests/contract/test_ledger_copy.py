@@ -99,7 +99,7 @@ def test_rows_stand_where_they_would_had_they_come_by_themselves(ledger: Ledger,
 
 PUTS: list[tuple[str, Callable[[LedgerCopy], bool]]] = [
     ("output", lambda copy: copy.put_output(StoredOutput(job_id="job-1", output=Output(cursor="3", body="1")))),
-    ("line", lambda copy: copy.put_line(Match(job_class=CLASS, match_id="line", head_seq=2, tail_seq=3))),
+    ("line", lambda copy: copy.put_order(Match(job_class=CLASS, match_id="line", head_seq=2, tail_seq=3))),
     ("place", lambda copy: copy.put_place(a_job("third", match_id="line", seq=3))),
     ("run", lambda copy: copy.put_run(Run(key=KEY, state=RunState.PLANNED, source="webhook", owner="dead", budget=3))),
 ]

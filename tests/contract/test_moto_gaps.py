@@ -1,6 +1,6 @@
 """What moto does not do and DynamoDB and SQS do. An upgrade that closes a gap fails here, and its crutch can go.
 
-Not pinned, because it cannot be shown without a race: moto is not thread-safe (TRAPS 36).
+Not pinned, because it cannot be shown without a race: moto is not thread-safe (fact F34).
 """
 
 from __future__ import annotations

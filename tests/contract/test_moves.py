@@ -137,7 +137,7 @@ def test_a_mark_is_set_and_taken_back(ledger: Ledger) -> None:
     assert ledger.read_job("job-1") == unmarked
 
 
-# -- whose write it was (TRAPS 16)
+# -- whose write it was (fact F16)
 
 
 @pytest.mark.parametrize("output", (None, OUTPUT))

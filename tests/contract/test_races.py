@@ -1,4 +1,4 @@
-"""Races, on the emulator only: moto is not thread-safe and proves nothing about them (TRAPS 36)."""
+"""Races, on the emulator only: moto is not thread-safe and proves nothing about them (fact F34)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was learned of an upstream: one decision a window, whoever makes it (I7, TRAPS 38)."""
+"""What was learned of an upstream: one decision a window, whoever makes it (I7, fact F36)."""
 
 from __future__ import annotations
 

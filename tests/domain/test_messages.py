@@ -1,4 +1,4 @@
-"""What SQS accepts: 10 entries, 262,144 bytes, and group ids that keep distinct matches distinct (TRAPS 3, 5)."""
+"""What SQS accepts: 10 entries, 262,144 bytes, and group ids that keep distinct matches distinct (facts F3, F5)."""
 
 from __future__ import annotations
 

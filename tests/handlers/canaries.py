@@ -194,7 +194,7 @@ def open_site(config: str, directory: Path, patch: pytest.MonkeyPatch) -> Iterat
         for cache in caches:
             cache.cache_clear()
         host = wiring.host()
-        host.ports.parallel._threads = 1  # type: ignore[attr-defined]  # moto is not thread-safe (TRAPS 36)
+        host.ports.parallel._threads = 1  # type: ignore[attr-defined]  # moto is not thread-safe (fact F34)
         yield Site(world=world, host=host, urls=urls)
         for cache in caches:
             cache.cache_clear()

@@ -31,7 +31,7 @@ from tests.kinds.chunks import FakeContext, a_job, run_to_end
 NOW_S = 1_796_040_000
 HOUR_S = 3_600
 TABLE = "game-sessions"
-ONE_THREAD = ThreadParallel(1)  # moto is not thread-safe (TRAPS 36)
+ONE_THREAD = ThreadParallel(1)  # moto is not thread-safe (fact F34)
 
 
 def session(session_id: str, expires: Item | None) -> Item:

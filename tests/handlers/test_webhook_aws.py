@@ -134,7 +134,7 @@ def test_the_pacer_takes_what_the_webhook_sends(aws: Aws, now_ms: int, monkeypat
     ask(now_ms)
     here = wiring.wire(aws.environment, SETTINGS, clients=aws.clients)
     monkeypatch.setattr(pacer, "host", lambda: here)
-    here.ports.parallel._threads = 1  # type: ignore[attr-defined]  # moto is not thread-safe (TRAPS 36)
+    here.ports.parallel._threads = 1  # type: ignore[attr-defined]  # moto is not thread-safe (fact F34)
 
     class Context:
         def get_remaining_time_in_millis(self) -> int:

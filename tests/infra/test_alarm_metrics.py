@@ -1,4 +1,4 @@
-"""TRAPS 30: what the pacer's handler prints, on moto, holds the metric and dimension of every alarm and panel."""
+"""Fact F29: what the pacer's handler prints, on moto, holds the metric and dimension of every alarm and panel."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tick_every_class(world: AwsWorld, settings: Settings, monkeypatch: pytest.Mo
     names = {"SLUICE_TABLE": world.name, "SLUICE_BUCKET": world.name}
     environment = read_environment({**names, "SLUICE_QUEUES": json.dumps(dict.fromkeys(settings.classes, urls))})
     host = wire(environment, settings, clients=world.clients)
-    host = replace(host, ports=replace(host.ports, parallel=ThreadParallel(1)))  # TRAPS 36
+    host = replace(host, ports=replace(host.ports, parallel=ThreadParallel(1)))  # fact F34
     monkeypatch.setattr(entry, "host", lambda: host)
     now_ms = host.ports.clock.now_ms()
     counted = {stats.CALLS: 50, stats.REFUSALS: 2, stats.CHUNKS: 40, stats.COMPLETIONS: 40, stats.STARTS: 40}

@@ -33,7 +33,7 @@ def test_the_template_holds_no_control_data_and_nothing_that_could_write_any(sha
 
 
 def test_no_switch_of_the_stack_stands_for_a_pause(shape: Shape) -> None:
-    """A disabled schedule or mapping, or a concurrency of 0, would be put back by the next deployment (TRAPS 26)."""
+    """A disabled schedule or mapping, or a concurrency of 0, would be put back by the next deployment (fact F25)."""
     for schedule in shape.of_type("AWS::Scheduler::Schedule").values():
         assert schedule["Properties"]["State"] == "ENABLED"
     for mapping in shape.of_type("AWS::Lambda::EventSourceMapping").values():
@@ -105,4 +105,4 @@ def deployed(world: AwsWorld, *, slots: int) -> Host:
     names = {"SLUICE_TABLE": world.name, "SLUICE_BUCKET": world.name, "SLUICE_QUEUES": json.dumps({CLASS: urls})}
     settings = Settings(classes={CLASS: ClassSettings(name=CLASS, kind="sim", slots=slots)})
     host = wire(read_environment(names), settings, clients=world.clients)
-    return replace(host, ports=replace(host.ports, parallel=ThreadParallel(1)))  # TRAPS 36
+    return replace(host, ports=replace(host.ports, parallel=ThreadParallel(1)))  # fact F34

@@ -57,7 +57,7 @@ def test_a_worker_commits_continues_and_keeps_to_its_own_queues(shape: Shape) ->
                 "sqs:DeleteMessage": queues,
                 "sqs:ChangeMessageVisibility": queues,
                 "sqs:GetQueueAttributes": queues,
-                "sqs:SendMessage": queues,  # an event source's grant has none: continuations need their own (TRAPS 14)
+                "sqs:SendMessage": queues,  # an event source's grant has none: continuations need their own (fact F14)
                 "s3:GetObject": {"Payloads.Arn/*"},
                 "s3:PutObject": {"Payloads.Arn/*"},
                 "s3:ListBucket": {"Payloads.Arn"},  # a missing object is a 404 and not a 403

@@ -191,7 +191,7 @@ def test_guilds_of_almost_one_name_and_weeks_have_reports_of_their_own() -> None
     ("payload", "field"),
     [
         ({}, "guild_id"),
-        ([], "guild_id"),
+        ([], "object"),
         ({"guild_id": "", "week": WEEK}, "guild_id"),
         ({"guild_id": 7, "week": WEEK}, "guild_id"),
         ({"guild_id": GUILD}, "week"),

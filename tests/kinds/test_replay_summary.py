@@ -203,7 +203,7 @@ def test_real_matches_are_summarised_whole_and_the_same_after_any_kill() -> None
 
 @pytest.mark.parametrize("payload", [{}, [], "replays/1.pgn", {"replay_key": ""}, {"replay_key": 1}, None])
 def test_a_payload_without_a_key_is_the_jobs_failure(payload: Any) -> None:
-    with pytest.raises(BadPayload, match="replay_key"):
+    with pytest.raises(BadPayload, match=r"replay_key|object"):
         process_chunk(a_job(payload), "", over(b"x"))
 
 

@@ -221,5 +221,5 @@ def test_the_longest_list_of_the_longest_keys_has_outputs_that_fit() -> None:
     [{}, [], None, {"screenshots": "a"}, {"screenshots": [1]}, {"screenshots": [""]}, {"screenshots": ["a"] * 1001}],
 )
 def test_a_payload_without_a_list_of_keys_is_the_jobs_failure(payload: Any) -> None:
-    with pytest.raises(BadPayload, match="screenshots"):
+    with pytest.raises(BadPayload, match=r"screenshots|object"):
         process_chunk(a_job(payload), "", over({}))

@@ -1,4 +1,4 @@
-"""The strict queue: what SQS FIFO does and local emulators do not (TRAPS 1 to 12)."""
+"""The strict queue: what SQS FIFO does and local emulators do not (facts F1 to F12)."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_only_the_oldest_messages_are_searched_for_a_group_that_is_free() -> Non
         message = Message(job_id=f"j{number}", job_class="replay", cursor="", epoch=1, copy=0)
         queue.send(message, group=group, dedup_id=str(number), lane=Lane.LIVE, now_ms=0)
     (head,) = queue.receive(1, now_ms=0)
-    assert queue.receive(1, now_ms=0) == []  # g1 hides g2 although g2 is free (TRAPS 8)
+    assert queue.receive(1, now_ms=0) == []  # g1 hides g2 although g2 is free (fact F8)
     queue.delete(head.receipt, now_ms=0)
     assert [stored.message.job_id for stored in queue.receive(10, now_ms=0)] == ["j1", "j2", "j3"]
 

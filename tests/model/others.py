@@ -1,4 +1,4 @@
-"""The dead-letter reader, a submitter, operators, the pause command, and time itself (DESIGN sections 5, 6 and 8).
+"""The dead-letter reader, a submitter, operators, the pause command, and time itself (docs/protocol.md).
 
 Each function yields every step that its actor can take in a world.
 """

@@ -1,4 +1,4 @@
-"""The pacer: one tick, step by step (DESIGN sections 5 and 7; `shared/pacer/tick.py`).
+"""The pacer: one tick, step by step (docs/protocol.md; `shared/pacer/tick.py`).
 
 take -> withdraw -> gather -> plan -> claim* -> send -> (touch -> resend)* -> close
 """

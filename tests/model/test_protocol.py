@@ -1,4 +1,4 @@
-"""The protocol of DESIGN section 5 as built, searched to the last state; and no rule of it is there for nothing.
+"""The protocol of docs/protocol.md as built, searched to the last state; and no rule of it is there for nothing.
 
 `world.py` is the situation; `pacer.py`, `workers.py` and `others.py` are who acts; `search.py` visits everything;
 `rules.py` says what is searched. Checked: I1, I2, I3, I4, I5, I6 and I10. Left out: time (B and its doubling, jitter),

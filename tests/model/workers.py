@@ -1,4 +1,4 @@
-"""The worker and the queue that feeds it (DESIGN section 8; `shared/worker/message.py`, `shared/steps/turns.py`).
+"""The worker and the queue that feeds it (protocol: the worker; `shared/worker/message.py`, `shared/steps/turns.py`).
 
 receive -> read -> start -> commit -> (start | send | end -> send) -> ack
 """

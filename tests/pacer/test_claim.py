@@ -1,4 +1,4 @@
-"""Claims: what counts as admitted, and how far reading goes on (I1; DESIGN section 7, step 5)."""
+"""Claims: what counts as admitted, and how far reading goes on (I1; protocol: the tick, step 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drain ETA: observed, never a lie, and never NaN, infinite or negative (I11, TRAPS 43)."""
+"""The drain ETA: observed, never a lie, and never NaN, infinite or negative (I11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lane splitter: exact at any rate, no lane starves, what is lent does not accrue (I8, TRAPS 37)."""
+"""The lane splitter: exact at any rate, no lane starves, what is lent does not accrue (I8, fact F35)."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_a_late_tick_and_the_next_one_together_stay_within_max_inflight(lag_ms: 
     assert sluice.report().max_in_flight == 10
 
 
-# -- the arithmetic of section 7, through the whole tick
+# -- the arithmetic of the tick, through the whole tick
 
 
 def test_three_tenths_of_a_row_a_tick_admit_3_in_10_ticks() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shared.domain import lifecycle, work_index
+from shared.domain import lifecycle, messages, work_index
 from shared.domain.control import Carry, Taken, TickClose
 from shared.domain.job import State
 from shared.domain.lifecycle import IndexFence, Move
@@ -33,7 +33,7 @@ def test_the_healthy_protocol_passes(name: str) -> None:
 
 
 def no_epoch_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lifecycle, "is_current", lambda job, message: job is not None and job.state is State.QUEUED)
+    patch.setattr(messages, "is_current", lambda job, message: job is not None and job.state is State.QUEUED)
 
 
 def believe_the_queue(patch: pytest.MonkeyPatch) -> None:

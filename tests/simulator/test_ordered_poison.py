@@ -27,7 +27,7 @@ from shared.domain.lifecycle import Move
 from shared.domain.ordering import Match, MatchStep
 from shared.domain.settings import ClassSettings
 from shared.steps.turns import end_and_pass_on
-from shared.worker import endings, message
+from shared.worker import message, retry
 
 SEEDS = (1, 2, 3)
 MATCHES, JOBS = 40, 10
@@ -181,20 +181,21 @@ def nobody_is_promoted(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_death_passes_the_turn_on(patch: pytest.MonkeyPatch) -> None:
-    original = message._Work._end
+    original = message.MessageWork.end
 
-    def end(self: Any, move: Move, counter: str, job: Job | None = None) -> bool:
+    def end(self: Any, move: Move, counter: str, job: Job | None = None, **how: Any) -> bool:
         if move.name != "die":
-            return original(self, move, counter, job)
-        dying = self._ports.ledger.read_job(move.job_id)
-        end_and_pass_on(self._ports, self._run.settings, move, dying, nonce=self._run.nonce)
+            return original(self, move, counter, job, **how)
+        work = self.invocation
+        dying = work.ports.ledger.read_job(move.job_id)
+        end_and_pass_on(work.ports, work.settings, move, dying, nonce=work.nonce)
         return True
 
-    patch.setattr(message._Work, "_end", end)
+    patch.setattr(message.MessageWork, "end", end)
 
 
 def delays_do_not_grow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(endings, "backoff_s", lambda attempts, retry, jitter: retry.base_delay_s)
+    patch.setattr(retry, "backoff_s", lambda attempts, settings, jitter: settings.base_delay_s)
 
 
 def dead_before_its_last_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -209,13 +210,13 @@ def dead_before_its_last_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_attempt_more(patch: pytest.MonkeyPatch) -> None:
-    original = endings._failure
+    original = retry.own_failure
 
     def failure(error: Exception, job: Job, settings: ClassSettings, **given: Any) -> tuple[Move, str]:
         more = replace(settings.retry, max_attempts=settings.retry.max_attempts + 1)
         return original(error, job, replace(settings, retry=more), **given)
 
-    patch.setattr(endings, "_failure", failure)
+    patch.setattr(retry, "own_failure", failure)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ops.simulator import scenario_file, seeds
 from ops.simulator.drive import Drive
 from ops.simulator.scenario import Scenario
 from ops.simulator.seeds import SeedResult, run_seed, run_seeds
-from shared.domain import lifecycle
+from shared.domain import messages
 
 CI_SEEDS = range(1, 241)
 
@@ -63,7 +63,7 @@ def test_a_broken_or_foreign_state_is_begun_anew(text: str, tmp_path: Path) -> N
 
 
 def test_a_fault_in_the_code_is_found_and_its_seed_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "is_current", lambda job, _: job is not None)  # no epoch check (rule 1)
+    monkeypatch.setattr(messages, "is_current", lambda job, _: job is not None)  # no epoch check (rule 1)
     ran = CliRunner().invoke(main, ["simulate", "--scenario", "mixed-faults", "--seed", "1", "--seeds", "1"])
     failing = 1
     while ran.exit_code == 0 and failing < 30:

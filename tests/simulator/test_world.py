@@ -226,7 +226,7 @@ def mapped(entry: Callable[[list[str]], list[str]], *, slots: int = 2, batch: in
     [
         (["j3"], [["j3"]]),
         ([], []),
-        (["no-such-id"], [["j0", "j2", "j1", "j3"]]),  # malformed: the whole batch failed (TRAPS 12)
+        (["no-such-id"], [["j0", "j2", "j1", "j3"]]),  # malformed: the whole batch failed (fact F12)
     ],
 )
 def test_what_an_invocation_names_comes_back_after_the_visibility(failed: list[str], again: list[list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""A webhook request as a pure question: which run does it ask for, or why is it refused? (TRAPS 47, 48)"""
+"""A webhook request as a pure question: which run does it ask for, or why is it refused? (facts F44, F45)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of an event, whose token it carries, and what may be a secret (TRAPS 44 to 46)."""
+"""What is read of an event, whose token it carries, and what may be a secret (facts F41 to F43)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_header_and_scheme_may_have_any_case(name: str, scheme: str) -> None:
         {"authorization": "Bearer "},
         {"authorization": "Basic t"},
         {"authorization": "t"},
-        {"authorization": "Bearer schlüssel"},  # no comparison is ever made with it (TRAPS 45)
+        {"authorization": "Bearer schlüssel"},  # no comparison is ever made with it (fact F42)
         {"authorization": "Bearer \ud800"},
         {"authorization": None},
         {"authorization": b"Bearer t"},

@@ -118,7 +118,7 @@ def test_what_the_ledger_did_not_answer_comes_back_and_the_others_do_not() -> No
 
 
 def test_a_class_whose_deliveries_are_all_throttled_loses_no_attempt_and_ends_visibly_dead() -> None:
-    """TRAPS 10: the handler never runs, every receive is burned, and the queue buries the message."""
+    """Fact F10: the handler never runs, every receive is burned, and the queue buries the message."""
     sluice = Bench(
         settings(retry=RetrySettings(max_transport_deaths=2)),
         ticks=True,

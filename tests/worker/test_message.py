@@ -53,7 +53,7 @@ def test_a_stale_message_is_acknowledged_and_counted_and_changes_nothing() -> No
 
 @pytest.mark.parametrize("apart_ms", [0, 3, 1_000, 19_000, 21_000, 39_000])
 def test_a_twin_delivery_commits_nothing_twice_and_forks_no_second_chain(apart_ms: int) -> None:
-    """TRAPS 11: both invocations hold the same message. Whoever loses a commit stops."""
+    """Fact F11: both invocations hold the same message. Whoever loses a commit stops."""
     sluice = bench(chunks=5, changes={"upstream": None})
     message = sluice.receive()
     first = sluice.work(message)
@@ -69,7 +69,7 @@ def test_a_twin_delivery_commits_nothing_twice_and_forks_no_second_chain(apart_m
 
 
 def test_a_zombie_that_wakes_up_after_20_minutes_commits_nothing() -> None:
-    """TRAPS 19: its host forgot it, the queue delivered again, and others went on with the job."""
+    """Fact F18: its host forgot it, the queue delivered again, and others went on with the job."""
     sluice = bench(chunks=3, chunk_ms=10_000, crash=FaultOn("kind.work", Stall(20 * 60_000), 1, When.AFTER))
     zombie = sluice.work(sluice.receive(), timeout_s=3600)
     sluice.switch(True)
@@ -84,7 +84,7 @@ def test_a_zombie_that_wakes_up_after_20_minutes_commits_nothing() -> None:
 
 @pytest.mark.parametrize("nth", [1, 2, 3])  # a commit, a continuation, the finish
 def test_a_workers_own_win_is_recognised_when_its_answer_was_lost(nth: int) -> None:
-    """TRAPS 16: the SDK sends the write again, and its condition fails because the first attempt won."""
+    """Fact F16: the SDK sends the write again, and its condition fails because the first attempt won."""
     sluice = bench(chunks=3, workers=True)
     calls = sum(call.point == "ledger.move" for call in sluice.world.trace)
     sluice.world.faults.append(FaultOn("ledger.move", Repeat(), calls + nth, When.AFTER))

@@ -1,4 +1,4 @@
-"""GCRA: no sliding window ever holds more than its limit and the burst (I7, TRAPS 41)."""
+"""GCRA: no sliding window ever holds more than its limit and the burst (I7, fact F39)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_permits_that_were_reserved_before_a_hold_start_no_call_inside_it(calls:
 
 
 def test_a_worker_that_stood_still_while_it_waited_for_permits_does_not_begin_the_chunk() -> None:
-    """TRAPS 19: the wait ended long after the lease did. The queue has delivered again, and another did the job."""
+    """Fact F18: the wait ended long after the lease did. The queue has delivered again, and another did the job."""
     stalled = FaultOn("clock.sleep", Stall(20 * MINUTE_MS), 1, When.AFTER)
     made = settings(limit_per_s=0.5, function_timeout_s=60, chunk_margin_s=5.0, declared_chunk_s=1.0)
     sluice = Bench(made, crash=stalled, truths=GENEROUS)

@@ -1,4 +1,4 @@
-"""Waits: whatever an upstream writes into Retry-After, and never everybody at once (TRAPS 39, 40)."""
+"""Waits: whatever an upstream writes into Retry-After, and never everybody at once (facts F37, F38)."""
 
 from __future__ import annotations
 

@@ -19,15 +19,18 @@ from typing import Any, Final
 
 from shared.domain.job import Job
 from shared.errors import BadAnswer, BadPayload, ConfigError
-from shared.kind import Chunk, ChunkContext, count_tokens
+from shared.kind import Chunk, ChunkContext, count_tokens, payload_text
 
 calls_per_chunk: Final = 1
 
 MAX_RECORD_BYTES: Final = 1_048_576
+"""A larger record is the job's failure: nothing of it is sent."""
+
 MAX_CHARS: Final = 12_000
 """What a document is shows at its beginning; the rest of a long one would be paid for and seen by one more party."""
 
 BLANK: Final = "[…]"
+"""Stands in the text for what was blanked."""
 
 INSTRUCTIONS: Final = (
     "You are given the beginning of a clinical document and a list of labels. Answer with one JSON object and nothing"
@@ -74,9 +77,9 @@ def blanked(text: str, patient: Mapping[str, Any]) -> str:
 
     Before it is cut, so that no half of a name is left at the end.
     """
-    known = {word for value in _texts(patient) for word in (value, *re.split(r"[\s,;]+", value))}
-    words = sorted((word.strip() for word in known), key=lambda word: (-len(word), word))
-    patterns = [r"\s+".join(map(re.escape, word.split())) for word in words if len(word) >= _SHORTEST]
+    texts = {text.strip() for value in _texts(patient) for text in (value, *re.split(r"[\s,;]+", value))}
+    longest_first = sorted(texts, key=lambda text: (-len(text), text))
+    patterns = [r"\s+".join(map(re.escape, text.split())) for text in longest_first if len(text) >= _SHORTEST]
     if not patterns:
         return text
     return re.sub(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", BLANK, text, flags=re.IGNORECASE)
@@ -85,19 +88,17 @@ def blanked(text: str, patient: Mapping[str, Any]) -> str:
 def _texts(value: Any) -> Iterator[str]:
     """All texts and numbers in a value, however deep."""
     if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
+        yield from _texts(list(value.values()))
     elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
+        for inner in value:
+            yield from _texts(inner)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
         yield str(value)
 
 
 def _record_id(job: Job) -> str:
-    payload = json.loads(job.payload)
-    record_id = payload.get("record_id") if isinstance(payload, dict) else None
-    if not isinstance(record_id, str) or not _RECORD_ID.fullmatch(record_id):
+    record_id = payload_text(job, "record_id")
+    if not _RECORD_ID.fullmatch(record_id):
         raise BadPayload("record_id: expected an opaque id of letters, digits, - and _")
     return record_id
 

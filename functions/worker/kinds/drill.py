@@ -7,25 +7,28 @@ acknowledged. Redelivered, the job carries a start mark, and lives: so a real cr
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 from shared.domain.job import Job
 from shared.errors import BadPayload
-from shared.kind import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext, payload_of
 
 calls_per_chunk: Final = 0
 
 LONGEST_CHUNK_S: Final = 60
+"""Fits into the timeout of any class, so that a drill's chunk is never killed for its length."""
+
 MOST_CHUNKS: Final = 1000
+"""More than any drill asks for: a mistyped number must not keep a class busy for days."""
+
 _EXIT_CODE: Final = 70
+"""What the process ends with where it is told to die: EX_SOFTWARE of sysexits.h."""
 
 
 def process_chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:  # noqa: ARG001 - every kind's signature
-    asked, number = _asked(job.payload), int(cursor or 0)
+    asked, number = _asked(job), int(cursor or 0)
     if number == asked["die_at"] and job.mark is None:
         os._exit(_EXIT_CODE)
     time.sleep(asked["seconds"])
@@ -33,11 +36,8 @@ def process_chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:  # noq
     return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
 
 
-def _asked(payload: str) -> Mapping[str, Any]:
-    found = json.loads(payload)
-    if not isinstance(found, dict):
-        raise BadPayload("expected an object")
-    asked: dict[str, Any] = {"chunks": 1, "seconds": 0.0, "die_at": None} | found
+def _asked(job: Job) -> dict[str, Any]:
+    asked: dict[str, Any] = {"chunks": 1, "seconds": 0.0, "die_at": None} | payload_of(job)
     chunks, seconds, die_at = asked["chunks"], asked["seconds"], asked["die_at"]
     if type(chunks) is not int or not 1 <= chunks <= MOST_CHUNKS:
         raise BadPayload(f"chunks: expected a whole number from 1 to {MOST_CHUNKS}")

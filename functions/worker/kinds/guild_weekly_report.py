@@ -30,15 +30,20 @@ from shared.aws.table import query_page
 from shared.domain.iso_week import day_after, days_of, end_ms, first_day
 from shared.domain.job import Job
 from shared.errors import BadPayload, ConfigError
-from shared.kind import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext, payload_of, payload_text
 
 calls_per_chunk: Final = 0
 
 PAGE_ROWS: Final = 200
+"""Matches read per chunk: what a crash may cost."""
+
 TOP_MAPS: Final = 5
 TOP_PLAYERS: Final = 10
 LONGEST_NAME: Final = 80
+"""Characters of a map's or a player's name that a report shows."""
+
 MAX_REPORT_BYTES: Final = 1_048_576
+"""What is read of a report that is there already: far more than one can have."""
 
 RESULTS: Final = ("won", "lost", "drawn")
 SUMS: Final = ("points_for", "points_against", "seconds")
@@ -80,17 +85,14 @@ def report_page(matches: Matches, job: Job, cursor: str, context: ChunkContext) 
 
 def _asked(job: Job) -> tuple[str, str]:
     """The guild and the week, which was over when the job was due: a report of half a week would stay for ever."""
-    payload = json.loads(job.payload)
-    guild_id, week = (payload.get("guild_id"), payload.get("week")) if isinstance(payload, dict) else (None, None)
-    if not isinstance(guild_id, str) or not guild_id:
-        raise BadPayload("guild_id: expected the id of a guild")
+    guild_id, week = payload_text(job, "guild_id"), str(payload_of(job).get("week"))
     try:
-        over = end_ms(str(week)) <= job.due_ms
+        over = end_ms(week) <= job.due_ms
     except ValueError:
         raise BadPayload("week: expected an ISO week like 2026-W53") from None
     if not over:
         raise BadPayload("week: expected one that was over when the job was due")
-    return guild_id, str(week)
+    return guild_id, week
 
 
 # -- the figures
@@ -135,7 +137,7 @@ def report_of(guild_id: str, week: str, pages: Sequence[Mapping[str, Any]]) -> d
     """The pages' figures in one, in an order that does not depend on where pages were cut."""
     sums, by_day, by_map = (_total(page[part] for page in pages) for part in ("sums", "days", "maps"))
     played, scored = (
-        _total({name: each[place] for name, each in page["players"].items()} for page in pages) for place in (0, 1)
+        _total({name: player[place] for name, player in page["players"].items()} for page in pages) for place in (0, 1)
     )
     matches = sums["matches"]
     days = [

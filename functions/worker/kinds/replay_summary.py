@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from shared.domain.job import Job
 from shared.errors import BadAnswer, BadPayload
-from shared.kind import Chunk, ChunkContext, count_tokens
+from shared.kind import Chunk, ChunkContext, count_tokens, payload_text
 
 SEGMENT_BYTES: Final = 2048
+"""The most that one call of the upstream is given of a replay."""
 
 INSTRUCTIONS: Final = (
     "You are given one segment of a match's record, which may begin or end inside a game. Answer with one JSON"
@@ -28,7 +29,7 @@ calls_per_chunk: Final = 1
 
 def process_chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:
     number, offset = _position(cursor)
-    data = context.read_blob(_replay_key(job), start=offset, length=SEGMENT_BYTES + 1)
+    data = context.read_blob(payload_text(job, "replay_key"), start=offset, length=SEGMENT_BYTES + 1)
     if not data:
         raise BadPayload("replay_key: an object without content")
     segment = cut(data, SEGMENT_BYTES)
@@ -82,11 +83,3 @@ def _position(cursor: str) -> tuple[int, int]:
         return 0, 0
     number, offset = cursor.split(":")
     return int(number), int(offset)
-
-
-def _replay_key(job: Job) -> str:
-    payload = json.loads(job.payload)
-    key = payload.get("replay_key") if isinstance(payload, dict) else None
-    if not isinstance(key, str) or not key:
-        raise BadPayload("replay_key: expected the key of an object")
-    return key

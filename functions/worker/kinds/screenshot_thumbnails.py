@@ -21,17 +21,22 @@ from PIL.Image import DecompressionBombError, Resampling, Transpose
 
 from shared.domain.job import Job
 from shared.errors import BadPayload, ObjectMissing
-from shared.kind import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext, payload_of
 
 calls_per_chunk: Final = 0
 
 IMAGES_PER_CHUNK: Final = 4
+"""What a crash may cost: some seconds of work."""
+
 BOX: Final = (320, 320)
+"""Width and height that a thumbnail fits into, in pixels."""
 
 MAX_SCREENSHOTS: Final = 1_000
 """The index of a job is one object, and each line of it also an output: a match with more is several jobs."""
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
+"""A larger file is not read: its outcome says so."""
+
 MAX_PIXELS: Final = 40_000_000
 """An 8K screen has 33 million. Four bytes each while it is made small: what the class's `memory_mb` has to hold."""
 
@@ -151,8 +156,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _screenshots(job: Job) -> list[str]:
-    payload = json.loads(job.payload)
-    keys = payload.get("screenshots") if isinstance(payload, dict) else None
+    keys = payload_of(job).get("screenshots")
     if not isinstance(keys, list) or len(keys) > MAX_SCREENSHOTS:
         raise BadPayload(f"screenshots: expected a list of at most {MAX_SCREENSHOTS} object keys")
     if not all(isinstance(key, str) and key for key in keys):

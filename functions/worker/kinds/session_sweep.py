@@ -28,7 +28,7 @@ from shared.aws.runtime import ThreadParallel
 from shared.aws.table import scan_page
 from shared.domain.job import Job
 from shared.errors import BadPayload, ConfigError, StorageUnavailable
-from shared.kind import Chunk, ChunkContext
+from shared.kind import Chunk, ChunkContext, payload_of
 from shared.ports import Parallel
 from shared.worker.message import MAX_CURSOR_BYTES
 
@@ -88,8 +88,7 @@ def sweep_page(sessions: Sessions, job: Job, cursor: str, context: ChunkContext)
 def expired_before_s(job: Job) -> int:
     """The moment the sweep judges by, fixed with the job. It has passed, because no job starts before it is due."""
     due_s = job.due_ms // 1000
-    payload = json.loads(job.payload)
-    asked = payload.get("expired_before_s", due_s) if isinstance(payload, dict) else None
+    asked = payload_of(job).get("expired_before_s", due_s)
     if type(asked) is not int or not 0 <= asked <= due_s:
         raise BadPayload("expired_before_s: expected Unix seconds, not later than the job's due time")
     return asked

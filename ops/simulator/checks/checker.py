@@ -21,7 +21,7 @@ _MOST_KEPT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant of DESIGN section 3, by its number, and what broke it at which second of the run."""
+    """An invariant of docs/protocol.md, by its number, and what broke it at which second of the run."""
 
     invariant: str
     at_s: float
