@@ -5,8 +5,9 @@ Nothing is built here. The dependencies were staged by `make setup`, so a synth 
 and two synths of one tree give the same bytes: what differs between machines or runs (compiled files, pip's records,
 scripts with an absolute interpreter path) is left out.
 
-A kind's own dependencies (`functions/worker/kinds/<kind>.requirements.txt`) may be compiled. They are staged twice: as
-the wheels of Lambda's processor and C library, and for this machine, where the local emulator runs the functions.
+Dependencies hold compiled modules, so all are staged twice: as the wheels of Lambda's processor and C library, and for
+this machine, where the local emulator runs the functions. A kind names its own in
+`functions/worker/kinds/<kind>.requirements.txt`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,10 @@ DEPENDENCIES: Final = Path("build/dependencies")
 KIND_DEPENDENCIES: Final = Path("build/kinds")
 CONFIG_NAME: Final = "sluice.toml"
 
-_NEEDED: Final = ("aws_lambda_powertools", "boto3")
+_OF_EVERY_FUNCTION: Final = ("aws_lambda_powertools", "boto3", "msgspec")
 _NEVER_SHIPPED: Final = ("memory", "__pycache__", "*.pyc", ".*", "tests", "requirements*.txt", "*.requirements.txt")
 # pip writes these for the installing machine: `bin` scripts name its interpreter, RECORD hashes them.
 _MACHINE_OWN: Final = ("bin", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
-_COMPILED: Final = (".so", ".pyd")
 _ELF: Final = b"\x7fELF"
 _ARM64: Final = 183
 """e_machine of a compiled file that the functions' architecture (infra.function) can load."""
@@ -61,17 +61,20 @@ def stage(
     `config` becomes `sluice.toml` in the root of the code; `kinds` are those that its classes name. ConfigError where
     one of them does not exist, or where dependencies cannot be shipped.
     """
-    needed = {kind: root / KIND_DEPENDENCIES / platform / kind for kind in sorted(set(kinds)) if _has_own(root, kind)}
-    faults = [*_dependency_faults(root / DEPENDENCIES), *_kind_faults(root, kinds)]
-    faults += [fault for staged in needed.values() for fault in _staged_faults(staged, root=root, platform=platform)]
+    dependencies = root / DEPENDENCIES / platform
+    of_kinds = {kind: root / KIND_DEPENDENCIES / platform / kind for kind in sorted(set(kinds)) if _has_own(root, kind)}
+    faults = _staged_faults(dependencies, root=root, platform=platform, packages=_OF_EVERY_FUNCTION)
+    faults += _kind_faults(root, kinds)
+    for staged in of_kinds.values():
+        faults += _staged_faults(staged, root=root, platform=platform)
     if faults:
         raise ConfigError(faults)
-    layers = {kind: into / "kinds" / kind for kind in needed}
+    layers = {kind: into / "kinds" / kind for kind in of_kinds}
     bundle = Bundle(code=into / "code", layer=into / "layer", kind_layers=layers)
     for room in CODE_ROOMS:
         _copy(root / room, bundle.code / room, leave_out=_NEVER_SHIPPED)
     shutil.copyfile(config, bundle.code / CONFIG_NAME)
-    for source, layer in ((root / DEPENDENCIES, bundle.layer), *((needed[kind], layers[kind]) for kind in needed)):
+    for source, layer in ((dependencies, bundle.layer), *((of_kinds[kind], layers[kind]) for kind in of_kinds)):
         _copy(source, layer / "python", leave_out=(*_NEVER_SHIPPED, *_MACHINE_OWN))
     return bundle
 
@@ -86,10 +89,11 @@ def _kind_faults(root: Path, kinds: Iterable[str]) -> list[str]:
     return [f"kind {kind}: got no {KINDS / kind}.py, expected the kind's code there" for kind in missing]
 
 
-def _staged_faults(staged: Path, *, root: Path, platform: Platform) -> list[str]:
+def _staged_faults(staged: Path, *, root: Path, platform: Platform, packages: Iterable[str] = ()) -> list[str]:
+    """Why a directory of staged dependencies cannot be shipped; `packages` are those that it holds at least."""
     where = staged.relative_to(root)
-    if not staged.is_dir():
-        return [f"{where}: the kind's dependencies are not staged: run make setup"]
+    if not all((staged / package).is_dir() for package in (".", *packages)):
+        return [f"{where}: the dependencies are not staged: run make setup"]
     foreign = sorted(path.name for path, machine in _machines(staged) if machine != _ARM64)
     if platform is Platform.LAMBDA and foreign:
         return [f"{where}: got {', '.join(foreign[:3])} of another processor, expected arm64: run make setup"]
@@ -101,19 +105,9 @@ def _machines(directory: Path) -> Iterator[tuple[Path, int]]:
     for path in directory.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
-                head = file.read(20)
-            if head.startswith(_ELF):
-                yield path, int.from_bytes(head[18:20], "little")
-
-
-def _dependency_faults(dependencies: Path) -> list[str]:
-    if not all((dependencies / package).is_dir() for package in _NEEDED):
-        return [f"{DEPENDENCIES}: the functions' dependencies are not staged: run make setup"]
-    compiled = sorted(path.name for path in dependencies.rglob("*") if path.suffix in _COMPILED)
-    if compiled:
-        # Staged on this machine, run on Lambda's: only pure Python is the same on both.
-        return [f"{DEPENDENCIES}: got compiled files ({', '.join(compiled[:3])}), expected pure Python packages only"]
-    return []
+                header = file.read(20)
+            if header.startswith(_ELF):
+                yield path, int.from_bytes(header[18:20], "little")
 
 
 def _copy(source: Path, target: Path, *, leave_out: tuple[str, ...]) -> None:

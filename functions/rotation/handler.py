@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from shared.aws.runtime import discreet
 from shared.aws.wiring import rotation
-from shared.webhook.rotation import rotate
+from shared.webhook.tokens import rotate
 
 SECRET_BYTES: Final = 36
 """48 characters of base64url: no padding, nothing that a header or a shell would read in its own way."""

@@ -159,7 +159,7 @@ def retry(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: 
     """
     case = _Case(access, job_id, reason, by)
     if not dry_run:
-        jobs.retry(case.ports, job_id, word=case.word, nonce=uuid.uuid4().hex)
+        jobs.retry(case.ports, job_id, signature=case.signature, nonce=uuid.uuid4().hex)
     row = case.row
     lines = [f"  bounds: {counted(row.attempts, 'attempt')} and {row.crashes} crashes -> 0"]
     if row.holds:
@@ -181,7 +181,7 @@ def skip(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: b
     """
     case = _Case(access, job_id, reason, by)
     if not dry_run:
-        jobs.skip(case.ports, case.settings, job_id, word=case.word, nonce=uuid.uuid4().hex)
+        jobs.skip(case.ports, case.settings, job_id, signature=case.signature, nonce=uuid.uuid4().hex)
     lines = [] if case.row.next_id is None else [f"  {plain(case.row.next_id)} is the next of its match", *case.waits()]
     undo = _NO_WAY_BACK.format(what="a skip")
     case.say(State.SKIPPED, [*lines, f"  {undo}"], dry_run=dry_run, as_json=as_json)
@@ -209,7 +209,7 @@ def replace(
     job = jobs.dead_job(case.ports, job_id)
     other = _admitted(access, case.ports, job, document, ordered=case.settings.ordered)
     if not dry_run:
-        jobs.replace(case.ports, case.settings, job_id, other, word=case.word, nonce=uuid.uuid4().hex)
+        jobs.replace(case.ports, case.settings, job_id, other, signature=case.signature, nonce=uuid.uuid4().hex)
     name = plain(other.job.job_id)
     place = f", place {job.seq} of its match" if case.settings.ordered else ""
     undo = _NO_WAY_BACK.format(what="a replacement")
@@ -218,13 +218,13 @@ def replace(
 
 
 class _Case:
-    """The dead job as it was before, and the word about it."""
+    """The dead job as it was before, and the signature of who decides on it."""
 
     def __init__(self, access: Access, job_id: str, reason: str, by: str | None) -> None:
         self.ports = access.ports()
         self.settings: ClassSettings = class_named(access.settings(), jobs.dead_job(self.ports, job_id).job_class)
         self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
-        self.word = switches.flag(self.ports, caller(access, by), reason, expected="why this is done")
+        self.signature = switches.flag(self.ports, caller(access, by), reason, expected="why this is done")
 
     def waits(self) -> list[str]:
         """When what waits now will be claimed."""
@@ -241,14 +241,14 @@ class _Case:
                 "job_id": self.row.job_id,
                 "was": State.DEAD.value,
                 "is": state.value,
-                "changed": to_builtins(self.word),
+                "changed": to_builtins(self.signature),
             }
             effects = [line.strip() for line in lines]
             click.echo(json.dumps({"dry_run": dry_run, **change, **more, "effects": effects}, ensure_ascii=False))
             return
         if dry_run:
             click.echo("Dry run, nothing was changed.")
-        who = f"by {self.word.by}: {plain(self.word.why)}"
+        who = f"by {self.signature.by}: {plain(self.signature.why)}"
         click.echo("\n".join([f"{plain(self.row.job_id)}: dead -> {state.value}, {who}", *lines]))
 
 

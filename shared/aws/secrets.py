@@ -10,8 +10,7 @@ from botocore.exceptions import ClientError
 
 from shared.aws.clients import Clients, answered, code_of
 from shared.errors import SecretUnavailable
-from shared.webhook.rotation import CURRENT
-from shared.webhook.tokens import StoredSecret
+from shared.webhook.tokens import CURRENT, StoredSecret
 
 _PREVIOUS = "AWSPREVIOUS"
 _NO_SUCH_STAGE = "ResourceNotFoundException"

@@ -1,6 +1,6 @@
 """Environment and settings -> `Ports`, once per process. Nothing is read or made at import.
 
-Environment and settings -> the webhook's `Door`, and the secret that the rotation moves on; once per process.
+Environment and settings -> the `Webhook`, and the secret that the rotation moves on; once per process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from shared.domain.settings import (
 )
 from shared.errors import ConfigError
 from shared.ports import Log, Ports
-from shared.webhook.answer import Door, Witness
+from shared.webhook.answer import Reporting, Webhook
 from shared.webhook.tokens import Tokens
 
 # -- the environment
@@ -145,11 +145,11 @@ def host() -> Host:
     return wire(environment, load_settings(environment.config_path))
 
 
-def open_door(environment: Environment, settings: Settings, *, clients: Clients | None = None) -> Door:
+def open_webhook(environment: Environment, settings: Settings, *, clients: Clients | None = None) -> Webhook:
     clients = clients or Clients(ledger=HASTY_LEDGER)
     ports = wire(environment, settings, clients=clients).ports
-    return Door(
-        settings=settings,
+    return Webhook(
+        config=settings,
         ports=ports,
         tokens=Tokens(ports.clock, SecretsManagerSecret(clients, environment.secret)),
         trigger=LambdaTrigger(clients, environment.pacer),
@@ -157,15 +157,15 @@ def open_door(environment: Environment, settings: Settings, *, clients: Clients 
 
 
 @cache
-def door() -> Door:
-    """This process's door, made when the first request asks for it."""
+def webhook() -> Webhook:
+    """This process's webhook, made when the first request asks for it."""
     environment = read_environment(os.environ)
-    return open_door(environment, load_settings(environment.config_path))
+    return open_webhook(environment, load_settings(environment.config_path))
 
 
-def witness() -> Witness:
-    """Who tells of a door that could not be built: its namespace is the environment's, not the settings'."""
-    return Witness(log=JsonLog(), metrics=EmfMetrics())
+def reporting() -> Reporting:
+    """Tells of a webhook that could not be built: its namespace is the environment's, not the settings'."""
+    return Reporting(log=JsonLog(), metrics=EmfMetrics())
 
 
 def rotation() -> tuple[SecretsManagerSecret, Log]:

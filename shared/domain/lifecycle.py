@@ -15,14 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.domain import work_index
-from shared.domain.job import (
-    Flag,
-    Job,
-    Lane,
-    Output,
-    StartMark,
-    State,
-)
+from shared.domain.job import Flag, Job, Lane, Output, StartMark, State
 from shared.domain.work_index import IndexKey, KeepPlace, LeaveIndex, Nominee, Place
 
 
@@ -169,16 +162,16 @@ def resend(nominee: Nominee, *, job_class: str, now_ms: int) -> Move:
 
 def crash_proven(job: Job, *, copy: int, receives: int) -> bool:
     """Whether the mark on the row was left by an earlier delivery at the very chunk that is to run again."""
-    found = job.mark
+    left = job.mark
     return (
-        found is not None
-        and (found.epoch, found.cursor) == (job.epoch, job.cursor)
-        and (found.copy, found.receives) < (copy, receives)
+        left is not None
+        and (left.epoch, left.cursor) == (job.epoch, job.cursor)
+        and (left.copy, left.receives) < (copy, receives)
     )
 
 
 def mark(job: Job, *, copy: int, receives: int, nonce: str, crashed: bool) -> Move:
-    """Leave a start mark before a redelivered chunk; `crashed`: the mark found unchanged proves one crash more."""
+    """Leave a start mark before a redelivered chunk. `crashed`: the mark on the row has just proven one crash more."""
     left = StartMark(epoch=job.epoch, cursor=job.cursor, copy=copy, receives=receives)
     changes = {"mark": left, "crashes": job.crashes + int(crashed)}
     return _move("mark", job, changes, nonce=nonce)
@@ -206,6 +199,7 @@ def hand_back(job: Job, *, now_ms: int, nonce: str) -> Move:
 
 
 def finish(job: Job, *, output: Output | None, nonce: str) -> Move:
+    """The last chunk is done. What went wrong on the way is of no interest any more."""
     return _move("finish", job, {"last_error": ""}, nonce=nonce, output=output)
 
 
@@ -271,18 +265,20 @@ def promote(job: Job, *, nonce: str) -> Move:
 # -- an operator's moves: fenced on (dead, epoch), and signed
 
 
-def retry(job: Job, *, word: Flag, nonce: str) -> Move:
-    """The row is admitted again, with all its bounds fresh; never the old message."""
-    fresh = {"attempts": 0, "crashes": 0, "transport_deaths": 0}
-    return _move("retry", job, {"eligible_ms": word.at_ms, "retried": True, "changed": word} | fresh, nonce=nonce)
+def retry(job: Job, *, signature: Flag, nonce: str) -> Move:
+    """The row waits again, all its bounds fresh. A tick claims it under a new epoch: the old message stays stale."""
+    changes = {"eligible_ms": signature.at_ms, "retried": True, "changed": signature}
+    return _move("retry", job, changes | {"attempts": 0, "crashes": 0, "transport_deaths": 0}, nonce=nonce)
 
 
-def skip(job: Job, *, word: Flag, nonce: str) -> Move:
-    return _move("skip", job, {"changed": word}, nonce=nonce)
+def skip(job: Job, *, signature: Flag, nonce: str) -> Move:
+    """The job is given up."""
+    return _move("skip", job, {"changed": signature}, nonce=nonce)
 
 
-def replace_by_another(job: Job, *, word: Flag, nonce: str) -> Move:
-    return _move("replace", job, {"changed": word}, nonce=nonce)
+def replace_by_another(job: Job, *, signature: Flag, nonce: str) -> Move:
+    """The job is given up, and another one stands in for it."""
+    return _move("replace", job, {"changed": signature}, nonce=nonce)
 
 
 # -- how moves are made

@@ -1,6 +1,6 @@
-"""Ordered matches: who stands where in the line, and what the next head does when its turn comes (I5).
+"""Ordered matches: at which place each job stands, and what the next head does when its turn comes (I5).
 
-The numbers of a line have no gaps: a skipped job passes its turn on, a replacement takes the dead one's number.
+The places of a match have no gaps: a skipped job passes its turn on, a replacement takes the dead one's place.
 """
 
 from __future__ import annotations
@@ -11,35 +11,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.domain import lifecycle
-from shared.domain.job import (
-    Flag,
-    Job,
-    Lane,
-    State,
-)
+from shared.domain.job import Flag, Job, Lane, State
 from shared.domain.lifecycle import Lost, Move, OutputTaken
 
 
 class Match(Struct, frozen=True, kw_only=True):
-    """The line of an ordered match: jobs have the numbers 1, 2, ... in the order of their submission.
-
-    `head_seq` has its turn (dead, it holds the line), `tail_seq` came last; the line is empty while head is beyond it.
-    """
+    """The order of a match: its jobs have the places 1, 2, ... in the order of their submission."""
 
     job_class: str
     match_id: str
     head_seq: int = 1
+    """The place whose turn it is. While its job is dead, it holds the match."""
     tail_seq: int = 0
+    """The last place that was taken; 0 before the first submission."""
 
     @property
     def empty(self) -> bool:
+        """Whether every job has had its turn: who enters now is the head at once."""
         return self.head_seq > self.tail_seq
 
 
 class MatchStep(Struct, frozen=True, kw_only=True):
-    """One atomic change of a line and of the rows that it moves: `before` as read, all fences, or nothing.
+    """One atomic change of a match's order and of the rows that it moves: `before` as read and all fences, or nothing.
 
-    `enters` is a new row, which takes its own `seq` in the line.
+    `enters` is a new row, which takes the place that its `seq` says.
     """
 
     before: Match
@@ -53,15 +48,15 @@ class Stepped(Struct, frozen=True, kw_only=True):
 
 
 class MatchChanged(Struct, frozen=True, kw_only=True):
-    """The line, a later row of the step or the entering id was not as read: read again and decide again."""
+    """The order, a later row of the step or the entering id was not as read: read again and decide again."""
 
 
 StepResult: TypeAlias = Stepped | MatchChanged | Lost | OutputTaken
 
 
 def enter(match: Match, job: Job) -> MatchStep:
-    """The job joins the end of the line: as it is if it is its turn at once (waiting, or claimed where it spends live
-    allowance), behind otherwise."""
+    """The job takes the place after the tail: as it is if its turn comes at once (waiting, or claimed where it spends
+    live allowance), behind otherwise."""
     seq = match.tail_seq + 1
     entering = replace(job, seq=seq, state=job.state if seq == match.head_seq else State.BEHIND)
     return MatchStep(before=match, after=replace(match, tail_seq=seq), enters=entering)
@@ -71,6 +66,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """What decides whether the next head may follow at once: read freshly, and valid for a few seconds only."""
 
     admits: bool
+    """Whether the class is neither paused nor halted."""
     now_ms: int
     live_window_s: int
 
@@ -97,8 +93,8 @@ def pass_on(match: Match, end: Move, ended: Job, successor: Job | None, turn: Tu
     return MatchStep(before=match, after=replace(match, head_seq=match.head_seq + 1), moves=tuple(moves))
 
 
-def replace_head(match: Match, dead: Job, other: Job, *, word: Flag, nonce: str) -> MatchStep:
-    """Another job takes the dead head's number and waits for its tick."""
+def replace_head(match: Match, dead: Job, other: Job, *, signature: Flag, nonce: str) -> MatchStep:
+    """Another job takes the dead head's place and waits for its tick."""
     entering = replace(other, seq=dead.seq, state=State.WAITING)
-    end = lifecycle.replace_by_another(dead, word=word, nonce=nonce)
+    end = lifecycle.replace_by_another(dead, signature=signature, nonce=nonce)
     return MatchStep(before=match, after=match, moves=(end,), enters=entering)

@@ -27,17 +27,17 @@ from shared.submit.validation import Admitted
 _TRIES: Final = 5
 
 
-def retry(ports: Ports, job_id: str, *, word: Flag, nonce: str) -> None:
+def retry(ports: Ports, job_id: str, *, signature: Flag, nonce: str) -> None:
     """Admit the row again, with fresh bounds; never the old message."""
     job = dead_job(ports, job_id)
-    _move(ports, lifecycle.retry(job, word=word, nonce=nonce))
+    _move(ports, lifecycle.retry(job, signature=signature, nonce=nonce))
     ports.log.event("job_retried", job_class=job.job_class)
 
 
-def skip(ports: Ports, settings: ClassSettings, job_id: str, *, word: Flag, nonce: str) -> None:
+def skip(ports: Ports, settings: ClassSettings, job_id: str, *, signature: Flag, nonce: str) -> None:
     """Give the job up; the next of its match waits for its tick."""
     job = dead_job(ports, job_id)
-    move = lifecycle.skip(job, word=word, nonce=nonce)
+    move = lifecycle.skip(job, signature=signature, nonce=nonce)
     if not settings.ordered:
         _move(ports, move)
     elif isinstance(end_and_pass_on(ports, settings, move, job, nonce=nonce), Lost):
@@ -45,7 +45,9 @@ def skip(ports: Ports, settings: ClassSettings, job_id: str, *, word: Flag, nonc
     ports.log.event("job_skipped", job_class=job.job_class)
 
 
-def replace(ports: Ports, settings: ClassSettings, job_id: str, other: Admitted, *, word: Flag, nonce: str) -> None:
+def replace(
+    ports: Ports, settings: ClassSettings, job_id: str, other: Admitted, *, signature: Flag, nonce: str
+) -> None:
     """Put `other` in the dead job's place. It must be of the same class and match, under a new id.
 
     Without an order there is no place: the new job is created, then the old one is marked. A crash in between leaves
@@ -55,13 +57,13 @@ def replace(ports: Ports, settings: ClassSettings, job_id: str, other: Admitted,
     check_replacement(job, other.job)
     if other.body is not None:
         ports.blobs.put_once(other.job.payload_key, other.body, content_type="application/json")
-    entering = with_changes(other.job, nonce=nonce, changed=word)
+    entering = with_changes(other.job, nonce=nonce, changed=signature)
     if settings.ordered:
-        _replace_head(ports, job, entering, word=word, nonce=nonce)
+        _replace_head(ports, job, entering, signature=signature, nonce=nonce)
     elif ports.ledger.create([entering])[0] is Created.DIFFERENT:
         raise _id_taken()
     else:
-        _move(ports, lifecycle.replace_by_another(job, word=word, nonce=nonce))
+        _move(ports, lifecycle.replace_by_another(job, signature=signature, nonce=nonce))
     ports.log.event("job_replaced", job_class=job.job_class)
 
 
@@ -82,12 +84,12 @@ def check_replacement(job: Job, other: Job) -> None:
         raise _id_taken()
 
 
-def _replace_head(ports: Ports, job: Job, other: Job, *, word: Flag, nonce: str) -> None:
+def _replace_head(ports: Ports, job: Job, other: Job, *, signature: Flag, nonce: str) -> None:
     for _ in range(_TRIES):
         if ports.ledger.read_job(other.job_id) is not None:
             raise _id_taken()
         match = ports.ledger.read_match(job.job_class, job.match_id)
-        result = ports.ledger.step_match(ordering.replace_head(match, job, other, word=word, nonce=nonce))
+        result = ports.ledger.step_match(ordering.replace_head(match, job, other, signature=signature, nonce=nonce))
         if isinstance(result, Lost):
             raise _not_dead()
         if not isinstance(result, MatchChanged):

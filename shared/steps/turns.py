@@ -1,4 +1,4 @@
-"""Ordered matches: join a line, and pass the turn on when its head ends (I5; protocol: the ledger)."""
+"""Ordered matches: enter a match's order, and pass the turn on when its head ends (I5; protocol: handover)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 
 HANDOVER_LEASE_MS: Final = 10_000
-"""A handover lands within this time of reading the flags: a pause counts as committed after it."""
+"""A worker that hands over reads pause and halt first, and its step has landed, or never will, this long afterwards.
+So a pause that is this old is known to every handover: `pause` waits for that before it reports that nothing more is
+admitted (I10)."""
 
 FLAGS_FRESH_MS: Final = 2_000
-"""How old the flags may be when the step is sent; the ledger's own patience (7 s at most) fits into the rest."""
+"""The age of pause and halt up to which a worker still sends its step; older, it reads them again. One request to the
+ledger takes 7 s at most, so that the two fit into the lease."""
 
 _TRIES: Final = 20
+"""How often a step is decided anew because others changed the match: each loss means that another one made progress."""
 
 
-class Joined(Struct, frozen=True, kw_only=True):
+class Entered(Struct, frozen=True, kw_only=True):
     """What became of the job, and the row as it was created (as it was asked for, if it was not)."""
 
     created: Created
@@ -33,33 +37,33 @@ class Joined(Struct, frozen=True, kw_only=True):
 
 
 Claim: TypeAlias = tuple[Job, Allowance | None]
-"""A job as it may enter an empty line, and the allowance that it takes a row of if it enters claimed."""
+"""A job as it may enter an empty match, and the allowance that it takes a row of if it enters claimed."""
 
 
-def join_line(ports: Ports, job: Job, claimed: Callable[[Job], Claim] | None = None) -> Joined:
-    """Create the job at the end of its match's line; the same id again changes nothing. Atomic with the line.
+def enter_match(ports: Ports, job: Job, claimed: Callable[[Job], Claim] | None = None) -> Entered:
+    """Create the job at the end of its match, row and order in one transaction. The same id again changes nothing.
 
-    `claimed` is asked where it would be its turn at once, and may claim it from the live allowance: one attempt.
+    `claimed` is asked where the job's turn would come at once, and may claim it from the live allowance: one attempt.
     """
     for _ in range(_TRIES):
         existing = ports.ledger.read_job(job.job_id)
         if existing is not None:
-            return Joined(created=Created.EXISTING if same_work(existing, job) else Created.DIFFERENT, job=job)
+            return Entered(created=Created.EXISTING if same_work(existing, job) else Created.DIFFERENT, job=job)
         match = ports.ledger.read_match(job.job_class, job.match_id)
         entering, allowance = claimed(job) if claimed is not None and match.empty else (job, None)
         step = ordering.enter(match, entering)
         if isinstance(ports.ledger.step_match(step, spends=allowance), Stepped):
             assert step.enters is not None
-            return Joined(created=Created.CREATED, job=step.enters)
+            return Entered(created=Created.CREATED, job=step.enters)
         if allowance is not None:
-            claimed = None  # the line changed, nothing was left, or others were at it: the row waits for its tick
+            claimed = None  # the match changed, nothing was left, or others were at it: the row waits for its tick
     raise LedgerUnavailable("the match is too busy")
 
 
 def end_and_pass_on(
     ports: Ports, settings: ClassSettings, end: Move, head: Job, *, nonce: str
 ) -> Job | Stepped | Lost | OutputTaken:
-    """Make the move that ends the head and give the turn to the next in line, in one transaction.
+    """Make the move that ends the head and give the turn to the next place, in one transaction.
 
     Returns the successor if it was handed over: it is claimed, and the caller sends its message. `Stepped`: nobody was
     handed over. `Lost` and `OutputTaken` are the head's own, as of any move.

@@ -23,7 +23,7 @@ from shared.domain.settings import Settings
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
 from shared.steps.sending import send_jobs
-from shared.steps.turns import Claim, Joined, join_line
+from shared.steps.turns import Claim, Entered, enter_match
 from shared.submit.validation import Admitted, admit
 
 
@@ -69,7 +69,7 @@ def spend(ports: Ports, settings: Settings, jobs: Sequence[Job]) -> set[int]:
 
 
 def claimed(ports: Ports, settings: Settings, job: Job) -> Claim:
-    """The job as it may enter an empty line: claimed where there is allowance, else as it is."""
+    """The job as it may enter an empty match: claimed where there is allowance, else as it is."""
     if not _is_live(ports, settings, job):
         return job, None
     allowance = ports.ledger.read_allowance(job.job_class)
@@ -227,45 +227,45 @@ def _create(ports: Ports, settings: Settings, jobs: Sequence[Job], *, spends: bo
     """Unordered rows in batches; those of an ordered match one after the other, in the order of their submission."""
     at_once = spend(ports, settings, jobs) if spends else set()
 
-    def create(part: list[int]) -> list[Joined]:
+    def create(part: list[int]) -> list[Entered]:
         rows = [jobs[place] for place in part]
         if settings.classes[rows[0].job_class].ordered:
             return [_join(ports, settings, row, spends=spends) for row in rows]
-        return [Joined(created=made, job=row) for made, row in zip(ports.ledger.create(rows), rows, strict=True)]
+        return [Entered(created=made, job=row) for made, row in zip(ports.ledger.create(rows), rows, strict=True)]
 
     parts = _parts(settings, jobs, but=at_once)
     answers = dict.fromkeys(at_once, Created.CREATED)
     waiting: list[Job] = []
-    for part, joined in zip(parts, ports.parallel.map(create, parts), strict=True):
-        answers |= {place: each.created for place, each in zip(part, joined, strict=True)}
-        waiting += [each.job for each in joined if each.created is Created.CREATED]
+    for part, entered in zip(parts, ports.parallel.map(create, parts), strict=True):
+        answers |= {place: each.created for place, each in zip(part, entered, strict=True)}
+        waiting += [each.job for each in entered if each.created is Created.CREATED]
     if spends:
         count_missed(ports, settings, waiting)
     return [answers[place] for place in range(len(jobs))]
 
 
-def _join(ports: Ports, settings: Settings, job: Job, *, spends: bool) -> Joined:
+def _join(ports: Ports, settings: Settings, job: Job, *, spends: bool) -> Entered:
     if not spends:
-        return join_line(ports, job)
-    joined = join_line(ports, job, lambda row: claimed(ports, settings, row))
-    if joined.job.state is State.QUEUED and joined.created is Created.CREATED:
-        send_jobs(ports, [joined.job])
-    return joined
+        return enter_match(ports, job)
+    entered = enter_match(ports, job, lambda row: claimed(ports, settings, row))
+    if entered.job.state is State.QUEUED and entered.created is Created.CREATED:
+        send_jobs(ports, [entered.job])
+    return entered
 
 
 def _parts(settings: Settings, jobs: Sequence[Job], *, but: set[int]) -> list[list[int]]:
     batches: list[list[int]] = []
-    lines: dict[tuple[str, str], list[int]] = {}
+    matches: dict[tuple[str, str], list[int]] = {}
     for place, job in enumerate(jobs):
         if place in but:
             continue
         if settings.classes[job.job_class].ordered:
-            lines.setdefault((job.job_class, job.match_id), []).append(place)
+            matches.setdefault((job.job_class, job.match_id), []).append(place)
         elif batches and len(batches[-1]) < BATCH:
             batches[-1].append(place)
         else:
             batches.append([place])
-    return [*batches, *lines.values()]
+    return [*batches, *matches.values()]
 
 
 def _put(ports: Ports, key: str, body: bytes) -> None:

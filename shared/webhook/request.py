@@ -2,15 +2,13 @@
 
 Whatever arrives, nothing here raises: both payload formats of API Gateway (1.0 and 2.0), any headers, any bytes. A
 caller chooses a class that is open and a minute that is now, and nothing else: the run's id must be what the two give
-(facts F41 to F45).
+(facts F43 to F45).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -27,13 +25,13 @@ from shared.domain.settings import WebhookSettings
 METHOD: Final = "POST"
 
 MAX_BODY_BYTES: Final = 4096
-
-MIN_SECRET_BYTES: Final = 16
+"""Of the decoded body; a right one has about 150."""
 
 _MAX_ENCODED: Final = -(-MAX_BODY_BYTES // 3) * 4
 """Characters of the longest body in base64: anything longer is too large, and is not decoded to find out."""
 
 _FIELDS: Final = frozenset({"run_id", "scheduled_at", "job_class"})
+"""What the body's object must hold, and nothing beside it."""
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -70,16 +68,10 @@ _STATUS: Final[Mapping[Reason, int]] = {
     Reason.UNAUTHORIZED: 401,
     Reason.CONTENT_TYPE: 415,
     Reason.TOO_LARGE: 413,
-    Reason.STALE: 409,
-    Reason.FUTURE: 409,
-    Reason.CLOSED: 409,
-    Reason.SECRET_UNUSABLE: 503,
-    Reason.SECRET_UNAVAILABLE: 503,
-    Reason.LEDGER_UNAVAILABLE: 503,
-    Reason.FAULT: 503,
+    **dict.fromkeys((Reason.STALE, Reason.FUTURE, Reason.CLOSED), 409),
+    **dict.fromkeys((Reason.SECRET_UNUSABLE, Reason.SECRET_UNAVAILABLE, Reason.LEDGER_UNAVAILABLE, Reason.FAULT), 503),
 }
-
-_INVALID: Final = 400
+"""The HTTP status of a refusal; 400 where it is not listed."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -103,7 +95,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> int:
-        return _STATUS.get(self.reason, _INVALID)
+        return _STATUS.get(self.reason, 400)
 
 
 def request_of(event: object) -> Request:
@@ -138,30 +130,8 @@ def run_asked_for(
     job_class = fields["job_class"]
     if job_class not in open_classes:
         return Rejected(reason=Reason.CLASS_NOT_OPEN)
-    asked = _key_of(fields, job_class, limits, now_ms)
-    return Rejected(reason=asked, job_class=job_class) if isinstance(asked, Reason) else asked
-
-
-# -- the secret
-
-
-def usable_secret(stored: bytes | None) -> bytes | None:
-    """The secret as a caller can present it, or None. Editors and `echo` end it with a newline that nobody sends."""
-    secret = (stored or b"").rstrip(b"\r\n")
-    return secret if len(secret) >= MIN_SECRET_BYTES and secret.isascii() else None
-
-
-def is_one_of(token: bytes, secrets: Iterable[bytes]) -> bool:
-    """Compare with every secret, as bytes, in a time that depends on neither's content.
-
-    Digests are compared, since `compare_digest` returns early where the lengths differ. Without a secret nobody is let
-    in: an empty one equals an empty token.
-    """
-    given = hashlib.sha256(token).digest()
-    found = False
-    for secret in secrets:
-        found |= hmac.compare_digest(given, hashlib.sha256(secret).digest())
-    return found
+    key = _key_of(fields, job_class, limits, now_ms)
+    return Rejected(reason=key, job_class=job_class) if isinstance(key, Reason) else key
 
 
 # -- the event
@@ -173,14 +143,14 @@ def _table(value: object) -> Mapping[Any, Any]:
 
 def _header(event: Mapping[Any, Any], name: str) -> str | None:
     """The header's value in any case, if it is there exactly once. Of two, nobody can say which one was meant."""
-    found: list[object] = []
+    values: list[object] = []
     for part in ("multiValueHeaders", "headers"):
         for key, value in _table(event.get(part)).items():
             if isinstance(key, str) and key.lower() == name:
-                found += value if isinstance(value, list) else [value]
-        if found:
+                values += value if isinstance(value, list) else [value]
+        if values:
             break
-    return found[0] if len(found) == 1 and isinstance(found[0], str) else None
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None
 
 
 def _bearer(value: str | None) -> bytes | None:
@@ -208,7 +178,7 @@ def _fields_of(request: Request) -> dict[str, str] | Reason:
         return Reason.NOT_AN_OBJECT
     if value.keys() != _FIELDS:
         return Reason.WRONG_FIELDS
-    return value if all(isinstance(each, str) for each in value.values()) else Reason.WRONG_TYPES
+    return value if all(isinstance(text, str) for text in value.values()) else Reason.WRONG_TYPES
 
 
 def _is_json(content_type: str) -> bool:
@@ -250,10 +220,10 @@ def _key_of(fields: Mapping[str, str], job_class: str, limits: WebhookSettings, 
 
 def _milliseconds(text: str) -> int | None:
     """Milliseconds since 1970, rounded down: 11:59:59.9999 is still that minute."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    written = _TIME.fullmatch(text)
+    if written is None:
         return None
-    seconds, fraction, zone = found.groups()
+    seconds, fraction, zone = written.groups()
     try:
         moment = datetime.fromisoformat(seconds + ("+00:00" if zone == "Z" else zone))
         whole_s = (moment - _EPOCH) // timedelta(seconds=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 
@@ -14,7 +13,10 @@ from tests.bench.conftest import ROOT, Results
 pytestmark = pytest.mark.bench
 
 ROUNDS = 15
-MOST = 1.15
+MOST = 1.25
+"""Of boto3 and Powertools alone. The larger part of what is added is the value library, msgspec, and the classes made
+with it."""
+
 LIBRARIES = "import boto3\nfrom aws_lambda_powertools import Logger, Metrics"
 HANDLERS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
@@ -30,17 +32,19 @@ def import_ms(statement: str) -> float:
 
 
 def test_importing_a_handler_costs_little_more_than_the_libraries_alone(results: Results) -> None:
+    """The shortest time of many counts: an import always computes the same, and what is above that is the neighbours'
+    (caches, hyper-threads), whose noise on a busy machine is larger than what is measured here."""
     statements = {"boto3 + Powertools": LIBRARIES} | {name: f"import functions.{name}.handler" for name in HANDLERS}
     times_ms: dict[str, list[float]] = {name: [] for name in statements}
-    for each in statements.values():
-        import_ms(each)  # compiles what has changed
+    for statement in statements.values():
+        import_ms(statement)  # compiles what has changed
     for _ in range(ROUNDS):  # in turns, so that a busy moment meets all of them
         for name, statement in statements.items():
             times_ms[name].append(import_ms(statement))
-    medians = {name: statistics.median(times) for name, times in times_ms.items()}
-    base_ms = medians.pop("boto3 + Powertools")
+    shortest_ms = {name: min(times) for name, times in times_ms.items()}
+    base_ms = shortest_ms.pop("boto3 + Powertools")
     results.add("imports", "import of boto3 + Powertools alone", f"{base_ms:.0f} ms CPU")
-    for name, median_ms in medians.items():
-        measured = f"{median_ms:.0f} ms CPU, {median_ms / base_ms:.2f} x"
+    for name, handler_ms in shortest_ms.items():
+        measured = f"{handler_ms:.0f} ms CPU, {handler_ms / base_ms:.2f} x"
         results.add("imports", f"import of the {name} handler", measured, f"{MOST} x")
-    assert {name: ms for name, ms in medians.items() if ms > MOST * base_ms} == {}
+    assert {name: ms for name, ms in shortest_ms.items() if ms > MOST * base_ms} == {}

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from shared.webhook.request import is_one_of
+from shared.webhook.tokens import is_one_of
 
 pytestmark = pytest.mark.bench
 

@@ -57,8 +57,8 @@ def filled(ledger: Ledger) -> None:
         job = won(ledger.move(lifecycle.commit(job, next_cursor=str(number + 1), output=output, nonce="worker")))
     ledger.create([a_job(f"waits-{number}") for number in range(20)])
     for job_id in ("first", "second"):
-        match = ledger.read_match(CLASS, "line")
-        ledger.step_match(ordering.enter(match, a_job(job_id, match_id="line")))
+        match = ledger.read_match(CLASS, "match")
+        ledger.step_match(ordering.enter(match, a_job(job_id, match_id="match")))
     ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
     ledger.admit_run(replace(KEY, repair=True), source="schedule", now_ms=NOW_MS)
     ledger.set_pause(CLASS, FLAG)
@@ -99,8 +99,8 @@ def test_rows_stand_where_they_would_had_they_come_by_themselves(ledger: Ledger,
 
 PUTS: list[tuple[str, Callable[[LedgerCopy], bool]]] = [
     ("output", lambda copy: copy.put_output(StoredOutput(job_id="job-1", output=Output(cursor="3", body="1")))),
-    ("line", lambda copy: copy.put_order(Match(job_class=CLASS, match_id="line", head_seq=2, tail_seq=3))),
-    ("place", lambda copy: copy.put_place(a_job("third", match_id="line", seq=3))),
+    ("order", lambda copy: copy.put_order(Match(job_class=CLASS, match_id="match", head_seq=2, tail_seq=3))),
+    ("place", lambda copy: copy.put_place(a_job("third", match_id="match", seq=3))),
     ("run", lambda copy: copy.put_run(Run(key=KEY, state=RunState.PLANNED, source="webhook", owner="dead", budget=3))),
 ]
 
@@ -114,7 +114,7 @@ def test_what_is_put_is_what_the_ledger_reads(ledger: Ledger, copy: LedgerCopy) 
     for _, put in PUTS:
         put(copy)
     assert ledger.outputs("job-1") == [Output(cursor="3", body="1")]
-    line = ledger.read_match(CLASS, "line")
+    line = ledger.read_match(CLASS, "match")
     assert (line.head_seq, line.tail_seq, ledger.job_id_at(line, 3)) == (2, 3, "third")
     assert ledger.open_runs(CLASS, minutes_ms=[KEY.minute_ms]) == [
         Run(key=KEY, state=RunState.PLANNED, source="webhook", owner="dead", budget=3)

@@ -1,4 +1,4 @@
-"""The lines of ordered matches: line, rows and outputs change together or not at all (I5)."""
+"""Ordered matches: order, rows and outputs change together or not at all (I5)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TURN = Turn(admits=True, now_ms=NOW_MS + 5000, live_window_s=300)
 OUTPUT = Output(cursor="", body='{"summary": 1}')
 
 
-def line(ledger: Ledger) -> Match:
+def order(ledger: Ledger) -> Match:
     return ledger.read_match(CLASS, MATCH_ID)
 
 
 def enter(ledger: Ledger, job_id: str) -> Job:
-    step = ordering.enter(line(ledger), a_job(job_id))
+    step = ordering.enter(order(ledger), a_job(job_id))
     assert ledger.step_match(step) == Stepped()
     assert step.enters is not None
     return step.enters
@@ -33,7 +33,7 @@ def enter(ledger: Ledger, job_id: str) -> Job:
 
 @pytest.fixture
 def head(ledger: Ledger) -> Job:
-    """A line of two, whose head is claimed and may hand its place on."""
+    """A match of two, whose head is claimed and may hand its place on."""
     first = enter(ledger, "first")
     enter(ledger, "second")
     return won(ledger.move(replace(claim_of(first), changes={**claim_of(first).changes, "hand_until_ms": NOW_MS * 2})))
@@ -41,19 +41,19 @@ def head(ledger: Ledger) -> Job:
 
 def passes_on(ledger: Ledger, head: Job, *, nonce: str = "worker", output: Output | None = None) -> MatchStep:
     end = lifecycle.finish(head, output=output, nonce=nonce)
-    return ordering.pass_on(line(ledger), end, head, ledger.read_job("second"), TURN, nonce=nonce)
+    return ordering.pass_on(order(ledger), end, head, ledger.read_job("second"), TURN, nonce=nonce)
 
 
-def test_a_line_that_nobody_entered_is_empty(ledger: Ledger) -> None:
-    assert line(ledger) == Match(job_class=CLASS, match_id=MATCH_ID)
-    assert ledger.job_id_at(line(ledger), 1) is None
+def test_a_match_that_nobody_entered_is_empty(ledger: Ledger) -> None:
+    assert order(ledger) == Match(job_class=CLASS, match_id=MATCH_ID)
+    assert ledger.job_id_at(order(ledger), 1) is None
 
 
 def test_the_first_waits_and_the_next_stands_behind(ledger: Ledger) -> None:
     first, second = enter(ledger, "first"), enter(ledger, "second")
 
-    assert (line(ledger).head_seq, line(ledger).tail_seq) == (1, 2)
-    assert [ledger.job_id_at(line(ledger), seq) for seq in (1, 2, 3)] == ["first", "second", None]
+    assert (order(ledger).head_seq, order(ledger).tail_seq) == (1, 2)
+    assert [ledger.job_id_at(order(ledger), seq) for seq in (1, 2, 3)] == ["first", "second", None]
     assert (ledger.read_job("first"), ledger.read_job("second")) == (first, second)
     assert (first.state, second.state) == (State.WAITING, State.BEHIND)
     assert shown(ledger, waiting("first")) == [nominee_of(first)]
@@ -62,19 +62,19 @@ def test_the_first_waits_and_the_next_stands_behind(ledger: Ledger) -> None:
 
 
 def test_two_that_enter_at_a_time_do_not_take_one_place(ledger: Ledger) -> None:
-    seen = line(ledger)
-    assert ledger.step_match(ordering.enter(seen, a_job("first"))) == Stepped()
+    as_read = order(ledger)
+    assert ledger.step_match(ordering.enter(as_read, a_job("first"))) == Stepped()
 
-    assert ledger.step_match(ordering.enter(seen, a_job("second"))) == MatchChanged()
+    assert ledger.step_match(ordering.enter(as_read, a_job("second"))) == MatchChanged()
     assert ledger.read_job("second") is None
-    assert line(ledger).tail_seq == 1
+    assert order(ledger).tail_seq == 1
 
 
 def test_an_id_that_exists_does_not_enter_again(ledger: Ledger) -> None:
     enter(ledger, "first")
 
-    assert ledger.step_match(ordering.enter(line(ledger), a_job("first", payload="{}"))) == MatchChanged()
-    assert line(ledger).tail_seq == 1
+    assert ledger.step_match(ordering.enter(order(ledger), a_job("first", payload="{}"))) == MatchChanged()
+    assert order(ledger).tail_seq == 1
 
 
 def test_a_finished_head_hands_its_place_on(ledger: Ledger, head: Job) -> None:
@@ -84,25 +84,25 @@ def test_a_finished_head_hands_its_place_on(ledger: Ledger, head: Job) -> None:
     assert first is not None
     assert second is not None
     assert (first.state, second.state, second.epoch) == (State.DONE, State.QUEUED, 1)
-    assert line(ledger).head_seq == 2
+    assert order(ledger).head_seq == 2
     assert ledger.outputs("first") == [OUTPUT]
 
 
 def test_a_twin_that_ends_the_same_head_is_lost(ledger: Ledger, head: Job) -> None:
-    seen = passes_on(ledger, head, nonce="two", output=OUTPUT)
+    as_read = passes_on(ledger, head, nonce="two", output=OUTPUT)
     ledger.step_match(passes_on(ledger, head, nonce="one", output=OUTPUT))
     after = ledger.read_job("second")
 
-    assert ledger.step_match(seen) == Lost()
+    assert ledger.step_match(as_read) == Lost()
     assert ledger.read_job("second") == after
-    assert line(ledger).head_seq == 2
+    assert order(ledger).head_seq == 2
 
 
-def test_a_line_that_grew_meanwhile_is_read_again(ledger: Ledger, head: Job) -> None:
-    seen = passes_on(ledger, head, output=OUTPUT)
+def test_a_match_that_grew_meanwhile_is_read_again(ledger: Ledger, head: Job) -> None:
+    as_read = passes_on(ledger, head, output=OUTPUT)
     enter(ledger, "third")
 
-    assert ledger.step_match(seen) == MatchChanged()
+    assert ledger.step_match(as_read) == MatchChanged()
     assert ledger.read_job("first") == head
     assert ledger.outputs("first") == []
     assert ledger.step_match(passes_on(ledger, head, output=OUTPUT)) == Stepped()
@@ -114,15 +114,15 @@ def test_an_output_that_exists_is_a_cycle_and_moves_nobody(ledger: Ledger, head:
 
     assert ledger.step_match(passes_on(ledger, back, output=OUTPUT)) == OutputTaken()
     assert ledger.read_job("first") == back
-    assert line(ledger).head_seq == 1
+    assert order(ledger).head_seq == 1
 
 
-def test_a_replacement_takes_the_dead_ones_number(ledger: Ledger, head: Job) -> None:
+def test_a_replacement_takes_the_dead_ones_place(ledger: Ledger, head: Job) -> None:
     dead = won(ledger.move(lifecycle.die(head, reason="job_failure", now_ms=NOW_MS, nonce="worker")))
-    step = ordering.replace_head(line(ledger), dead, a_job("other"), word=FLAG, nonce="operator")
+    step = ordering.replace_head(order(ledger), dead, a_job("other"), signature=FLAG, nonce="operator")
 
     assert ledger.step_match(step) == Stepped()
-    assert ledger.job_id_at(line(ledger), 1) == "other"
+    assert ledger.job_id_at(order(ledger), 1) == "other"
     first, other = ledger.read_job("first"), ledger.read_job("other")
     assert first is not None
     assert other is not None
@@ -131,19 +131,19 @@ def test_a_replacement_takes_the_dead_ones_number(ledger: Ledger, head: Job) -> 
 
 
 def test_the_same_step_twice_is_made_once(ledger: Ledger, head: Job) -> None:
-    entering = ordering.enter(line(ledger), a_job("third"))
+    entering = ordering.enter(order(ledger), a_job("third"))
     ending = replace(passes_on(ledger, head, output=OUTPUT), before=entering.after)
     ending = replace(ending, after=replace(entering.after, head_seq=2))
 
     for step in (entering, ending):
         assert [ledger.step_match(step) for _ in range(2)] == [Stepped(), Stepped()]
-    assert line(ledger) == ending.after
+    assert order(ledger) == ending.after
 
 
 def test_a_step_whose_answer_is_lost_is_unavailable_and_then_ours(aws: AwsWorld) -> None:
-    step = ordering.enter(line(aws.ledger), a_job("first"))
+    step = ordering.enter(order(aws.ledger), a_job("first"))
     with aws.answers_lost("transact_write_items"), pytest.raises(LedgerUnavailable):
         aws.ledger.step_match(step)
 
     assert aws.ledger.step_match(step) == Stepped()
-    assert line(aws.ledger).tail_seq == 1
+    assert order(aws.ledger).tail_seq == 1

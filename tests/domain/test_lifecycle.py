@@ -14,7 +14,7 @@ from shared.domain.messages import Message
 from shared.domain.work_index import IndexKey, KeepPlace, LeaveIndex, Nominee
 
 NOW_MS = 1_800_000_000_000
-WORD = Flag(by="ada", why="looked at it", at_ms=NOW_MS)
+SIGNATURE = Flag(by="ada", why="looked at it", at_ms=NOW_MS)
 
 QUEUED = Job(
     job_id="j1",
@@ -54,9 +54,9 @@ DEAD = replace(QUEUED, state=State.DEAD, attempts=5, crashes=1, transport_deaths
 OTHER_MOVES: dict[str, tuple[Job, Move]] = {
     "hand_over": (BEHIND, lifecycle.hand_over(BEHIND, ended=QUEUED, lane=Lane.LIVE, now_ms=NOW_MS, nonce="n")),
     "promote": (BEHIND, lifecycle.promote(BEHIND, nonce="n")),
-    "retry": (DEAD, lifecycle.retry(DEAD, word=WORD, nonce="n")),
-    "skip": (DEAD, lifecycle.skip(DEAD, word=WORD, nonce="n")),
-    "replace": (DEAD, lifecycle.replace_by_another(DEAD, word=WORD, nonce="n")),
+    "retry": (DEAD, lifecycle.retry(DEAD, signature=SIGNATURE, nonce="n")),
+    "skip": (DEAD, lifecycle.skip(DEAD, signature=SIGNATURE, nonce="n")),
+    "replace": (DEAD, lifecycle.replace_by_another(DEAD, signature=SIGNATURE, nonce="n")),
 }
 
 
@@ -112,7 +112,7 @@ def test_an_operators_retry_starts_with_fresh_bounds() -> None:
 
 @pytest.mark.parametrize("name", ["retry", "skip", "replace"])
 def test_an_operators_move_is_signed_on_the_row(name: str) -> None:
-    assert after(*OTHER_MOVES[name]).changed == WORD
+    assert after(*OTHER_MOVES[name]).changed == SIGNATURE
 
 
 @pytest.mark.parametrize("name", ["mark", "unmark", "commit"])

@@ -196,8 +196,8 @@ def test_a_job_dies_and_is_skipped(pool: Pool) -> None:
     pool.work(1, dying=True)
     pool.until("deadrows", ALARM, within=2)
     (dead,) = [f"j{n}" for n in range(3) if _state(pool, f"j{n}") == "dead"]
-    word = Flag(by="ada", why="nobody needs it", at_ms=pool.clock.now)
-    jobs.skip(pool.ports, SETTINGS.classes[CLASS], dead, word=word, nonce="op")
+    signature = Flag(by="ada", why="nobody needs it", at_ms=pool.clock.now)
+    jobs.skip(pool.ports, SETTINGS.classes[CLASS], dead, signature=signature, nonce="op")
     pool.until("deadrows", OK, within=2)
 
 

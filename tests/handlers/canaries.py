@@ -175,7 +175,7 @@ class Site:
 @contextmanager
 def open_site(config: str, directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Site]:
     """`config` is the text of a sluice.toml. Handlers find this deployment in their environment."""
-    caches = (guild_weekly_report._matches, session_sweep._sessions, wiring.door, wiring.host)
+    caches = (guild_weekly_report._matches, session_sweep._sessions, wiring.webhook, wiring.host)
     with deployed(config, directory, patch) as world:
         sqs = world.aws.clients.sqs
         urls = {

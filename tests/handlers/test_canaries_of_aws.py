@@ -82,7 +82,7 @@ def test_errors_of_aws_that_quote_their_request(site: Site, monkeypatch: pytest.
     unmet = []
     for handler, operation in QUOTED:
         event = ready[handler]()
-        wiring.door.cache_clear()  # it remembers the secret
+        wiring.webhook.cache_clear()  # it remembers the secret
         with aws_quotes(operation, monkeypatch) as met:
             site.call(handler, event)
             site.call(handler, event)  # the other kind of error

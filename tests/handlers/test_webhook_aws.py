@@ -21,11 +21,11 @@ from shared.aws.runtime import SystemClock
 from shared.aws.secrets import SecretsManagerSecret
 from shared.aws.table import Table
 from shared.aws.telemetry import JsonLog
-from shared.aws.wiring import Environment, open_door, read_environment
+from shared.aws.wiring import Environment, open_webhook, read_environment
 from shared.domain.control import WEBHOOK, RunKey, RunState
 from shared.domain.job import Flag
 from shared.errors import RotationRefused, SecretUnavailable
-from shared.webhook.rotation import CURRENT, PENDING
+from shared.webhook.tokens import CURRENT, PENDING
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import aws_client, create_table
 from tests.handlers.webhook_world import CLASS, SETTINGS, event_of
@@ -67,7 +67,7 @@ class Aws:
         return self.function if service == "lambda" else aws_client()(service, config)
 
     def open(self) -> Any:
-        return open_door(self.environment, SETTINGS, clients=self.clients)
+        return open_webhook(self.environment, SETTINGS, clients=self.clients)
 
     def rotated(self, *steps: str, version: str | None = None) -> str:
         """Secrets Manager's part of a rotation: it makes the version's label, then calls the steps."""
@@ -90,10 +90,10 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", SETTINGS.namespace)  # as the stack sets it
     with moto_aws():
         made = Aws()
-        door = made.open()
-        monkeypatch.setattr(entry, "door", lambda: door)
+        webhook = made.open()
+        monkeypatch.setattr(entry, "webhook", lambda: webhook)
         secret = SecretsManagerSecret(made.clients, SECRET)
-        monkeypatch.setattr(rotation, "rotation", lambda: (secret, door.ports.log))
+        monkeypatch.setattr(rotation, "rotation", lambda: (secret, webhook.ports.log))
         yield made
 
 

@@ -180,7 +180,7 @@ def _emptied(gate: Gate) -> Any:
     assert len({run.key for run in gate.runs}) == len(gate.runs) <= 8
     assert all(run.key == RunKey.of(run.key.job_class, run.key.minute_ms) for run in gate.runs)
     fresh = Gate(clock=gate.clock, secrets=gate.secrets)
-    gate.restart(fresh.door.ports)
+    gate.restart(fresh.webhook.ports)
     return fresh.ledger
 
 

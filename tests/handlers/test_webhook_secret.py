@@ -58,7 +58,7 @@ def test_the_stored_newline_is_not_part_of_the_secret(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("current", [None, b"", b"\n", b"short", b"fifteen bytes!!\n"])
 @pytest.mark.parametrize("token", ["", "short", "fifteen bytes!!", TOKEN, OLD_TOKEN])
-def test_a_secret_that_is_missing_or_short_opens_no_door(
+def test_a_secret_that_is_missing_or_short_lets_nobody_in(
     monkeypatch: pytest.MonkeyPatch, current: bytes | None, token: str
 ) -> None:
     gate = a_gate(monkeypatch, secrets=HandSecrets(current=current))  # the previous one is fine, and not enough
@@ -183,7 +183,7 @@ def test_a_process_that_cannot_even_start_says_so_and_recovers(
     monkeypatch.setenv("SLUICE_CONFIG", str(wrong))
     for missing in ("SLUICE_TABLE", "SLUICE_BUCKET"):
         monkeypatch.delenv(missing, raising=False)
-    wiring.door.cache_clear()
+    wiring.webhook.cache_clear()
     for start in ("nothing is set", "the configuration is wrong"):
         raw: Any = entry.handler(event_of(body_of()), None)
         assert (raw["statusCode"], json.loads(raw["body"])) == (503, {"accepted": False, "reason": "fault"}), start

@@ -23,7 +23,7 @@ from shared.memory.ledger import MemoryLedger
 from shared.memory.limiter import MemoryLimiter
 from shared.memory.queue import MemoryQueue
 from shared.ports import Ports
-from shared.webhook.answer import Door, Witness
+from shared.webhook.answer import Reporting, Webhook
 from shared.webhook.tokens import StoredSecret, Tokens
 
 NOW_MS: Final = 1_796_040_300_000
@@ -122,7 +122,7 @@ class Gate:
     secrets: HandSecrets = field(default_factory=HandSecrets)
     trigger: HandTrigger = field(default_factory=HandTrigger)
     settings: Settings = SETTINGS
-    door: Door = field(init=False)
+    webhook: Webhook = field(init=False)
     ledger: MemoryLedger = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,15 +143,15 @@ class Gate:
 
     def restart(self, ports: Ports | None = None) -> None:
         """A new process: the same world, nothing remembered."""
-        self.door = Door(
-            settings=self.settings,
-            ports=ports or self.door.ports,
+        self.webhook = Webhook(
+            config=self.settings,
+            ports=ports or self.webhook.ports,
             tokens=Tokens(self.clock, self.secrets),
             trigger=self.trigger,
         )
 
     def broken(self, **ports: Any) -> None:
-        self.restart(replace(self.door.ports, **ports))
+        self.restart(replace(self.webhook.ports, **ports))
 
     def ask(self, event: object) -> Answer:
         raw = entry.handler(event, None)
@@ -183,5 +183,6 @@ def a_gate(patch: pytest.MonkeyPatch, **parts: Any) -> Gate:
 
 def enter(patch: pytest.MonkeyPatch, gate: Gate) -> None:
     """The handler stands at this gate."""
-    patch.setattr(entry, "door", lambda: gate.door)
-    patch.setattr(entry, "witness", lambda: Witness(log=gate.door.ports.log, metrics=gate.door.ports.metrics))
+    patch.setattr(entry, "webhook", lambda: gate.webhook)
+    ports = gate.webhook.ports
+    patch.setattr(entry, "reporting", lambda: Reporting(log=ports.log, metrics=ports.metrics))

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from functions.pacer import handler as entry
-from functions.webhook import handler as door
+from functions.webhook import handler as webhook_entry
 from ops.local.alarms import samples_of
 from shared.aws.runtime import ThreadParallel
 from shared.aws.wiring import read_environment, wire
@@ -142,7 +142,7 @@ def knock_in_every_way(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> N
     assert gate.post(body_of(job_class=name), token="canary-of-a-guesser").status == 401
     for secrets in (HandSecrets(current=None, previous=None), HandSecrets(up=False)):
         assert a_gate(monkeypatch, settings=settings, secrets=secrets).post(body_of(job_class=name)).status == 503
-    monkeypatch.setattr(door, "door", lambda: 1 / 0)
+    monkeypatch.setattr(webhook_entry, "webhook", lambda: 1 / 0)
     assert gate.post(body_of(job_class=name)).status == 503
 
 

@@ -152,9 +152,11 @@ def test_a_dead_job_and_an_operator_s_word(rules_of: Callable[[Settings], Rules]
     seen = watch(rules_of, retry=retry)
     seen.sluice.submit([NewJob(job_id="poison", job_class=CLASS, match_id="m", payload="[]")])
     seen.until("deadrows", ALARM, within=8)
-    word = Flag(by="ada", why="nobody needs it", at_ms=START_MS)
+    signature = Flag(by="ada", why="nobody needs it", at_ms=START_MS)
     own = seen.sluice.settings.classes[CLASS]
-    seen.sluice.command("skip", lambda: operator_jobs.skip(seen.sluice.ports, own, "poison", word=word, nonce="op"))
+    seen.sluice.command(
+        "skip", lambda: operator_jobs.skip(seen.sluice.ports, own, "poison", signature=signature, nonce="op")
+    )
     seen.until("deadrows", OK, within=4)
 
 

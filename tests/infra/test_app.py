@@ -73,7 +73,7 @@ def test_missing_dependencies_are_one_line(tmp_path: Path, capsys: pytest.Captur
     (root / "build").rename(root / "elsewhere")
     assert synth(root, tmp_path / "out") == 1
     assert capsys.readouterr().err.splitlines() == [
-        "build/dependencies: the functions' dependencies are not staged: run make setup"
+        "build/dependencies/lambda: the dependencies are not staged: run make setup"
     ]
     assert not list((tmp_path / "out").glob("*.template.json"))
 

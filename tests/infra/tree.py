@@ -29,12 +29,16 @@ _FILES = {
     "functions/worker/kinds/thumbnails.requirements.txt": "pillow\n",
     "functions/worker/tests/test_worker.py": "",
     "functions/requirements.txt": "boto3\n",
-    "build/dependencies/aws_lambda_powertools/__init__.py": "",
-    "build/dependencies/boto3/__init__.py": "",
-    "build/dependencies/boto3/__pycache__/__init__.pyc": "compiled",
-    "build/dependencies/boto3-1.0.dist-info/METADATA": "Name: boto3\n",
-    "build/dependencies/boto3-1.0.dist-info/RECORD": "this machine\n",
-    "build/dependencies/bin/jp.py": "#!/this/python\n",
+    "build/dependencies/lambda/aws_lambda_powertools/__init__.py": "",
+    "build/dependencies/lambda/boto3/__init__.py": "",
+    "build/dependencies/lambda/boto3/__pycache__/__init__.pyc": "compiled",
+    "build/dependencies/lambda/boto3-1.0.dist-info/METADATA": "Name: boto3\n",
+    "build/dependencies/lambda/boto3-1.0.dist-info/RECORD": "this machine\n",
+    "build/dependencies/lambda/bin/jp.py": "#!/this/python\n",
+    "build/dependencies/lambda/msgspec/__init__.py": "",
+    "build/dependencies/host/aws_lambda_powertools/__init__.py": "",
+    "build/dependencies/host/boto3/__init__.py": "HOST = 1\n",
+    "build/dependencies/host/msgspec/__init__.py": "",
     "build/kinds/lambda/thumbnails/PIL/__init__.py": "",
     "build/kinds/lambda/thumbnails/bin/pilfont": "#!/this/python\n",
     "build/kinds/host/thumbnails/PIL/__init__.py": "HOST = 1\n",
@@ -61,3 +65,8 @@ def digest(directory: Path) -> str:
         content = hashlib.sha256((directory / name).read_bytes()).hexdigest()
         total.update(f"{content} {name}\n".encode())
     return total.hexdigest()
+
+
+def compiled_for(machine: int) -> bytes:
+    """The head of a compiled file (ELF, little-endian) that names the processor which it is for."""
+    return b"\x7fELF" + b"\2\1\1" + b"\0" * 9 + b"\3\0" + machine.to_bytes(2, "little")

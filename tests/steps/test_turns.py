@@ -19,7 +19,7 @@ from shared.operate import jobs as operator_jobs
 from shared.submit.validation import Admitted
 from tests.worlds import CLASS, HOUR_MS, FunctionKind, jobs, settings
 
-WORD = Flag(by="ada", why="looked at it", at_ms=START_MS)
+SIGNATURE = Flag(by="ada", why="looked at it", at_ms=START_MS)
 POISON = RetrySettings(max_attempts=2, base_delay_s=1.0, max_delay_s=2.0)
 
 
@@ -99,7 +99,8 @@ def held() -> SimSluice:
 def test_after_a_skip_the_successors_go_on_in_order() -> None:
     sluice = held()
     sluice.command(
-        "skip", lambda: operator_jobs.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op")
+        "skip",
+        lambda: operator_jobs.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", signature=SIGNATURE, nonce="op"),
     )
     assert sluice.drain(HOUR_MS)
     assert sluice.rows["j2"].state is State.SKIPPED
@@ -110,7 +111,7 @@ def test_after_a_skip_the_successors_go_on_in_order() -> None:
 def test_after_a_retry_of_a_mended_job_it_and_its_successors_go_on_in_order() -> None:
     sluice = held()
     sluice.kinds[CLASS]._kind = poisoned()
-    sluice.command("retry", lambda: operator_jobs.retry(sluice.ports, "j2", word=WORD, nonce="op"))
+    sluice.command("retry", lambda: operator_jobs.retry(sluice.ports, "j2", signature=SIGNATURE, nonce="op"))
     assert sluice.drain(HOUR_MS)
     assert sluice.report().done == 8
     assert_in_order(sluice)
@@ -123,7 +124,7 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
     sluice.command(
         "replace",
         lambda: operator_jobs.replace(
-            sluice.ports, job_class, "j2", Admitted(job=other, body=None), word=WORD, nonce="op"
+            sluice.ports, job_class, "j2", Admitted(job=other, body=None), signature=SIGNATURE, nonce="op"
         ),
     )
     assert sluice.drain(HOUR_MS)
@@ -135,10 +136,11 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
 def test_a_skipped_job_cannot_be_retried() -> None:
     sluice = held()
     sluice.command(
-        "skip", lambda: operator_jobs.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", word=WORD, nonce="op")
+        "skip",
+        lambda: operator_jobs.skip(sluice.ports, sluice.settings.classes[CLASS], "j2", signature=SIGNATURE, nonce="op"),
     )
     with pytest.raises(InvalidInput, match="a job that is not dead"):
-        sluice.command("retry", lambda: operator_jobs.retry(sluice.ports, "j2", word=WORD, nonce="op"))
+        sluice.command("retry", lambda: operator_jobs.retry(sluice.ports, "j2", signature=SIGNATURE, nonce="op"))
 
 
 def test_a_match_of_1000_jobs_delays_no_other_match() -> None:
