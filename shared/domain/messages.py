@@ -1,7 +1,4 @@
-"""What goes through the ports: index pages, messages on their way out and in, reservations of permits.
-
-What SQS FIFO accepts: batches by count and by bytes, and group ids for any match (facts F3, F5).
-"""
+"""Messages: what travels in the queue, on its way out and in, and what SQS FIFO accepts of it (facts F3, F5)."""
 
 from __future__ import annotations
 
@@ -13,11 +10,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from shared.domain.job import (
-    Job,
-    Lane,
-    State,
-)
+from shared.domain.job import Job, Lane, State
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -72,8 +65,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 MAX_ENTRIES: Final = 10
+"""The most messages in one batch."""
 
 MAX_BYTES: Final = 262_144
+"""The most bytes of one batch, its messages together."""
 
 HASHED_PREFIX: Final = "sha256-"
 """Begins every hashed group id, and no other: a match whose id begins so is hashed too."""
