@@ -22,7 +22,7 @@ from shared.domain.work_index import Nominee
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
 from shared.steps.turns import end_and_pass_on
-from shared.submit.validation import Admitted
+from shared.submit.validation import NewRow
 
 _TRIES: Final = 5
 
@@ -45,9 +45,7 @@ def skip(ports: Ports, settings: ClassSettings, job_id: str, *, signature: Flag,
     ports.log.event("job_skipped", job_class=job.job_class)
 
 
-def replace(
-    ports: Ports, settings: ClassSettings, job_id: str, other: Admitted, *, signature: Flag, nonce: str
-) -> None:
+def replace(ports: Ports, settings: ClassSettings, job_id: str, other: NewRow, *, signature: Flag, nonce: str) -> None:
     """Put `other` in the dead job's place. It must be of the same class and match, under a new id.
 
     Without an order there is no place: the new job is created, then the old one is marked. A crash in between leaves
