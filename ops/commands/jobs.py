@@ -224,7 +224,7 @@ class _Case:
         self.ports = access.ports()
         self.settings: ClassSettings = class_named(access.settings(), jobs.dead_job(self.ports, job_id).job_class)
         self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
-        self.signature = switches.flag(self.ports, caller(access, by), reason, expected="why this is done")
+        self.signature = switches.signed(self.ports, caller(access, by), reason, expected="why this is done")
 
     def waits(self) -> list[str]:
         """When what waits now will be claimed."""
