@@ -6,21 +6,25 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from shared.domain.job import Job, Lane, State
 
+_Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 
-class Message(Struct, frozen=True, kw_only=True):
-    """What travels in the queue: a hint at a row, never the truth (rule 1)."""
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
-    job_id: str
-    job_class: str
+
+class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What travels in the queue, as JSON: a hint at a row, never the truth (rule 1). The fields are the row's."""
+
+    job_id: _Name
+    job_class: _Name
     cursor: str
-    epoch: int
-    copy: int
+    epoch: _Count
+    copy: _Count
 
     @property
     def dedup_id(self) -> str:
@@ -73,8 +77,8 @@ MAX_BYTES: Final = 262_144
 HASHED_PREFIX: Final = "sha256-"
 """Begins every hashed group id, and no other: a match whose id begins so is hashed too."""
 
-_ACCEPTED: Final = re.compile(r"[!-~]{1,128}")
-"""ASCII letters, digits and punctuation: all that is printable except the space."""
+ACCEPTED_ID: Final = re.compile(r"[!-~]{1,128}")
+"""What SQS takes as a group or deduplication id: printable ASCII except the space (fact F3)."""
 
 Entry = TypeVar("Entry")
 
@@ -102,6 +106,6 @@ def group_id(match_id: str) -> str:
 
     Nothing is normalised, so distinct matches have distinct groups. Never raises, not for lone surrogates either.
     """
-    if _ACCEPTED.fullmatch(match_id) and not match_id.startswith(HASHED_PREFIX):
+    if ACCEPTED_ID.fullmatch(match_id) and not match_id.startswith(HASHED_PREFIX):
         return match_id
     return HASHED_PREFIX + hashlib.sha256(match_id.encode("utf-8", "surrogatepass")).hexdigest()
