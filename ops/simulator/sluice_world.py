@@ -32,10 +32,9 @@ from shared.domain.messages import Delivery
 from shared.domain.settings import ClassSettings, Settings, UpstreamSettings
 from shared.errors import Retryable
 from shared.kind import Kind
-from shared.memory.blobs import MemoryBlobs
 from shared.memory.ledger import MemoryLedger, Staleness
-from shared.memory.limiter import MemoryLimiter
 from shared.memory.queue import EntryFaultHook, MemoryQueue
+from shared.memory.resources import MemoryBlobs, MemoryLimiter
 from shared.operate.switches import pause, resume
 from shared.pacer.tick import TickRequest, pace
 from shared.ports import Ports
