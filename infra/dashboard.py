@@ -9,7 +9,7 @@ from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.observability import DIMENSION
+from infra.alarms import metric_of
 from shared.domain.settings import ClassSettings, Settings
 
 _WHOLE: Final = 24
@@ -28,12 +28,12 @@ class Dashboard(Construct):
         super().__init__(scope, construct_id)
         classes = [settings.classes[name] for name in sorted(settings.classes)]
         board = cloudwatch.Dashboard(self, "Board", default_interval=Duration.hours(12))
-        panels = [_Panels(settings, each) for each in classes]
+        panels = [_Panels(settings, job_class) for job_class in classes]
         for start in range(0, len(panels), _ANSWERS_A_ROW):
-            board.add_widgets(*(each.when_is_it_over() for each in panels[start : start + _ANSWERS_A_ROW]))
+            board.add_widgets(*(of_class.when_is_it_over() for of_class in panels[start : start + _ANSWERS_A_ROW]))
         board.add_widgets(cloudwatch.AlarmStatusWidget(alarms=list(alarms), title="Alarms", width=_WHOLE, height=4))
-        for each in panels:
-            board.add_widgets(*each.why())
+        for of_class in panels:
+            board.add_widgets(*of_class.why())
         CfnOutput(
             self,
             "Url",
@@ -112,11 +112,11 @@ class _Panels:
 
     def _gauge(self, name: str, label: str, *, statistic: str = "Maximum") -> cloudwatch.Metric:
         period_s = max(_GRAPH_PERIOD_S, self._class.tick_interval_s)
-        return cloudwatch.Metric(
+        return metric_of(
+            self._class.name,
+            name,
             namespace=self._namespace,
-            metric_name=name,
-            dimensions_map={DIMENSION: self._class.name},
-            label=label,
             statistic=statistic,
-            period=Duration.seconds(period_s),
+            period_s=period_s,
+            label=label,
         )

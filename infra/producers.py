@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra.function import Shipment, SluiceFunction, schedule_role
-from infra.ledger import AtRest
+from infra.alarms import AlarmSpec, messages_visible
+from infra.function import Schedules, Shipment, SluiceFunction
 from infra.nag import Trigger
-from infra.observability import AlarmSpec, lost_queue, messages_visible
+from infra.stores import AtRest, lost_queue
 from shared.domain.settings import MatchEndedSettings, ProducerSettings
 
 EVENT: Final = "match.ended"
@@ -50,7 +47,7 @@ class Producers(Construct):
         self.lost = lost_queue(self, "LostEvents", at_rest=at_rest)
         events, reports, sweep = settings.match_ended, settings.guild_reports, settings.session_sweep
         told = [] if events is None else [events.replay_class, events.screenshot_class]
-        timed = [each.job_class for each in (reports, sweep) if each is not None]
+        timed = [producer.job_class for producer in (reports, sweep) if producer is not None]
         self._intake = self._function("Intake", "intake", INTAKE_TIMEOUT_S, told) if events else None
         self.scheduled = self._function("Scheduled", "producer", PRODUCER_TIMEOUT_S, timed) if timed else None
 
@@ -76,9 +73,8 @@ class Producers(Construct):
         function = SluiceFunction(
             self,
             construct_id,
-            service=f"sluice-{room}",
+            room=room,
             trigger=Trigger.EVENT,
-            handler=f"functions.{room}.handler.handler",
             timeout_s=timeout_s,
             memory_mb=512,
             shipment=self._shipment,
@@ -108,14 +104,7 @@ class Producers(Construct):
                 )
             ],
         )
-        lambda_.CfnPermission(
-            self,
-            "MayBeTold",
-            action="lambda:InvokeFunction",
-            function_name=intake.function.function_name,
-            principal="events.amazonaws.com",
-            source_arn=rule.attr_arn,
-        )
+        intake.may_be_called(self, "MayBeTold", by="events", source_arn=rule.attr_arn)
         self.lost.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
@@ -126,35 +115,22 @@ class Producers(Construct):
         )
 
     def _schedule(self, function: SluiceFunction) -> None:
-        role = schedule_role(self, function, lost_arn=self.lost.queue_arn)
+        schedules = Schedules(self, function, lost_arn=self.lost.queue_arn)
+        times: list[tuple[str, str, str]] = []
         if reports := self._settings.guild_reports:
-            self._cron("GuildReports", "guild_reports", cron(reports.at, "? * MON *"), function, role)
+            times.append(("GuildReports", "guild_reports", cron(reports.at, "? * MON *")))
         if sweep := self._settings.session_sweep:
-            self._cron("SessionSweep", "session_sweep", cron(sweep.at, "* * ? *"), function, role)
-
-    def _cron(
-        self, construct_id: str, producer: str, expression: str, function: SluiceFunction, role: iam.Role
-    ) -> None:
-        """The scheduled time travels in the input: a repeated or late delivery is of the same week or day."""
-        schedule = scheduler.CfnSchedule(
-            self,
-            construct_id,
-            description=f"Submits the jobs of {producer}",
-            schedule_expression=expression,
-            schedule_expression_timezone="UTC",
-            state="ENABLED",
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            target=scheduler.CfnSchedule.TargetProperty(
-                arn=function.function.function_arn,
-                role_arn=role.role_arn,
-                input=json.dumps({"producer": producer, "scheduled_at": "<aws.scheduler.scheduled-time>"}),
-                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_event_age_in_seconds=MAX_AGE_S, maximum_retry_attempts=DELIVERIES
-                ),
-                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=self.lost.queue_arn),
-            ),
-        )
-        schedule.node.add_dependency(role)
+            times.append(("SessionSweep", "session_sweep", cron(sweep.at, "* * ? *")))
+        for construct_id, producer, expression in times:
+            schedules.add(
+                self,
+                construct_id,
+                description=f"Submits the jobs of {producer}",
+                expression=expression,
+                event={"producer": producer},
+                max_age_s=MAX_AGE_S,
+                retries=DELIVERIES,
+            )
 
 
 def cron(at: str, days: str) -> str:

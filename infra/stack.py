@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import aws_cdk as cdk
@@ -10,28 +11,29 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra import grants
+from infra.alarms import Alarms, AlarmSpec, class_alarms, messages_visible
 from infra.bundle import Bundle
 from infra.dashboard import Dashboard
-from infra.function import ARCHITECTURE, Shipment, SluiceFunction, schedule_role
+from infra.function import ARCHITECTURE, RUNTIME, Schedules, Shipment, SluiceFunction
 from infra.job_class import (
     DEAD_LETTER_TIMEOUT_S,
     KIND_TABLES,
     JobClass,
     class_id,
     layer_id,
-    model_arns,
-    region_exceptions,
+    models,
     two_ticks_s,
 )
-from infra.ledger import AtRest, Ledger, Payloads, customer_key
 from infra.nag import Trigger, accept
-from infra.observability import LOG_LEVEL, Alarms, AlarmSpec, class_alarms, lost_queue, messages_visible
 from infra.producers import Producers
 from infra.stack_faults import stack_faults
+from infra.stores import AtRest, Ledger, Payloads, customer_key, lost_queue
 from infra.webhook import Webhook, webhook_alarms
+from shared.domain.job import Lane
 from shared.domain.settings import ProducerSettings, Settings
 from shared.errors import ConfigError
 
+LOG_LEVEL: Final = "INFO"
 PACER_RETRIES: Final = 2
 DEAD_LETTER_MEMORY_MB: Final = 256
 _ASYNC_MAX_AGE_S: Final = 21_600
@@ -62,7 +64,9 @@ class SluiceStack(cdk.Stack):
         ]
         self._lost_ticks = lost_queue(self, "LostTicks", at_rest=self._at_rest)
         pacer = self._pacer()
-        self._schedule(pacer)
+        schedules = Schedules(self, pacer, lost_arn=self._lost_ticks.queue_arn)
+        for job_class in self._classes:
+            job_class.schedule(schedules)
         self._dead_letter_reader()
         for job_class in self._classes:
             self._worker(job_class)
@@ -76,13 +80,8 @@ class SluiceStack(cdk.Stack):
     def _ship(self, bundle: Bundle) -> Shipment:
         return Shipment(
             code=lambda_.Code.from_asset(str(bundle.code)),
-            layer=lambda_.LayerVersion(
-                self,
-                "Dependencies",
-                code=lambda_.Code.from_asset(str(bundle.layer)),
-                compatible_runtimes=[lambda_.Runtime.PYTHON_3_11],
-            ),
-            kind_layers={kind: self._kind_layer(kind, bundle) for kind in bundle.kind_layers},
+            layer=self._layer("Dependencies", bundle.layer),
+            kind_layers={kind: self._layer(layer_id(kind), layer) for kind, layer in bundle.kind_layers.items()},
             environment={
                 "SLUICE_TABLE": self._ledger.table.table_name,
                 "SLUICE_BUCKET": self._payloads.bucket.bucket_name,
@@ -92,25 +91,24 @@ class SluiceStack(cdk.Stack):
             at_rest=self._at_rest,
         )
 
-    def _kind_layer(self, kind: str, bundle: Bundle) -> lambda_.LayerVersion:
+    def _layer(self, construct_id: str, directory: Path) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(
             self,
-            layer_id(kind),
-            code=lambda_.Code.from_asset(str(bundle.kind_layers[kind])),
-            compatible_runtimes=[lambda_.Runtime.PYTHON_3_11],
+            construct_id,
+            code=lambda_.Code.from_asset(str(directory)),
+            compatible_runtimes=[RUNTIME],
             compatible_architectures=[ARCHITECTURE],
         )
 
     def _queues_json(self, classes: Iterable[JobClass]) -> str:
-        return self.to_json_string({each.settings.name: each.queue_urls for each in classes})
+        return self.to_json_string({job_class.settings.name: job_class.queue_urls for job_class in classes})
 
     def _pacer(self) -> SluiceFunction:
         pacer = SluiceFunction(
             self,
             "Pacer",
-            service="sluice-pacer",
+            room="pacer",
             trigger=Trigger.EVENT,
-            handler="functions.pacer.handler.handler",
             timeout_s=self._settings.pacer_timeout_s,
             memory_mb=self._settings.pacer_memory_mb,
             shipment=self._shipment,
@@ -129,23 +127,12 @@ class SluiceStack(cdk.Stack):
         )
         return pacer
 
-    def _schedule(self, pacer: SluiceFunction) -> None:
-        """One role for all schedules: each does the same one thing."""
-        role = schedule_role(self, pacer, lost_arn=self._lost_ticks.queue_arn)
-        for job_class in self._classes:
-            job_class.schedule(
-                target_arn=pacer.function.function_arn,
-                role=role,
-                dead_letter_arn=self._lost_ticks.queue_arn,
-            )
-
     def _dead_letter_reader(self) -> None:
         reader = SluiceFunction(
             self,
             "DeadLetterReader",
-            service="sluice-dead-letter",
+            room="dead_letter",
             trigger=Trigger.QUEUE,
-            handler="functions.dead_letter.handler.handler",
             timeout_s=DEAD_LETTER_TIMEOUT_S,
             memory_mb=DEAD_LETTER_MEMORY_MB,
             shipment=self._shipment,
@@ -166,14 +153,14 @@ class SluiceStack(cdk.Stack):
         worker.allow(grants.MISSING_OBJECTS, self._payloads.bucket.bucket_arn)
         if table := KIND_TABLES.get(job_class.settings.kind):
             worker.allow(table.actions, self._table_arn(job_class.settings.options[table.option]))
-        upstream = self._settings.upstream_of(job_class.settings)
-        if arns := model_arns(self, upstream):
+        arns, wildcards = models(self, self._settings.upstream_of(job_class.settings))
+        if arns:
             worker.allow(grants.CONVERSE, *arns)
-            accept(worker.role, region_exceptions(upstream))
+            accept(worker.role, wildcards)
         job_class.feed(worker)
 
     def _produce(self) -> Producers:
-        by_name = {each.settings.name: each for each in self._classes}
+        by_name = {job_class.settings.name: job_class for job_class in self._classes}
         producers = Producers(
             self,
             "Producers",
@@ -187,7 +174,8 @@ class SluiceStack(cdk.Stack):
             function.allow(grants.SUBMIT_OBJECTS, self._payloads.bucket.arn_for_objects("payloads/*"))
             accept(function.role, {"AwsSolutions-IAM5[Resource::<Payloads.Arn>/payloads/*]": grants.EVERY_OBJECT})
             # What they admit themselves, from the live allowance, is live.
-            function.allow(grants.SEND, *(by_name[name].live_queue_arn for name in names), producers.lost.queue_arn)
+            live = [by_name[name].lanes[Lane.LIVE].queue.queue_arn for name in names]
+            function.allow(grants.SEND, *live, producers.lost.queue_arn)
         if producers.scheduled and (reports := self._settings.producers.guild_reports):
             producers.scheduled.allow(grants.LIST_GUILDS, self._table_arn(reports.guilds_table))
         producers.start()

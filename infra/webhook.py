@@ -6,7 +6,7 @@ Two deployments differ in nothing but their secret, which no template ever holds
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import aws_cdk as cdk
@@ -16,10 +16,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.alarms import GOOD, ONCE, AlarmSpec, Condition, at_least, metric_of, never_for
 from infra.function import Shipment, SluiceFunction
-from infra.ledger import AtRest, pin
+from infra.job_class import class_id
 from infra.nag import Trigger, accept
-from infra.observability import BAD, BELOW, AlarmSpec, at_once, log_group
+from infra.stores import AtRest, log_group, pin
 from shared.domain.settings import Schedule, Settings, WebhookSettings
 
 PATH: Final = "/drain-runs"
@@ -79,9 +80,8 @@ class Webhook(Construct):
         return SluiceFunction(
             self,
             "Door",
-            service="sluice-webhook",
+            room="webhook",
             trigger=Trigger.REQUEST,
-            handler="functions.webhook.handler.handler",
             timeout_s=DOOR_TIMEOUT_S,
             memory_mb=MEMORY_MB,
             shipment=shipment,
@@ -92,9 +92,8 @@ class Webhook(Construct):
         return SluiceFunction(
             self,
             "Rotation",
-            service="sluice-rotation",
+            room="rotation",
             trigger=Trigger.REQUEST,
-            handler="functions.rotation.handler.handler",
             timeout_s=30,
             memory_mb=256,
             shipment=shipment,
@@ -103,7 +102,6 @@ class Webhook(Construct):
 
     def serve(self, door: SluiceFunction) -> None:
         """Every method goes to the function, so that a wrong one is told which is right (405 with Allow)."""
-        stack = cdk.Stack.of(self)
         integration = apigateway.CfnIntegration(
             self,
             "Integration",
@@ -139,14 +137,10 @@ class Webhook(Construct):
                 destination_arn=log.log_group_arn, format=json.dumps(ACCESS_LOG)
             ),
         )
-        lambda_.CfnPermission(
-            self,
-            "MayBeCalled",
-            action="lambda:InvokeFunction",
-            function_name=door.function.function_name,
-            principal="apigateway.amazonaws.com",
-            source_arn=stack.format_arn(service="execute-api", resource=self._api.ref, resource_name=f"*/*{PATH}"),
+        requests = cdk.Stack.of(self).format_arn(
+            service="execute-api", resource=self._api.ref, resource_name=f"*/*{PATH}"
         )
+        door.may_be_called(self, "MayBeCalled", by="apigateway", source_arn=requests)
 
     def rotate(self, rotation: SluiceFunction) -> None:
         """From now on, on its schedule: a deployment takes nobody's token away.
@@ -154,14 +148,9 @@ class Webhook(Construct):
         When this is created or changed, Secrets Manager makes an AWSPENDING version, runs the function's testSecret
         step on it, alone, and removes it again. All four steps run when a rotation is due or asked for.
         """
-        permission = lambda_.CfnPermission(
-            self,
-            "MayRotate",
-            action="lambda:InvokeFunction",
-            function_name=rotation.function.function_name,
-            principal="secretsmanager.amazonaws.com",
-            source_account=cdk.Stack.of(self).account,
-            source_arn=self.secret.secret_arn,
+        account = cdk.Stack.of(self).account
+        permission = rotation.may_be_called(
+            self, "MayRotate", by="secretsmanager", source_arn=self.secret.secret_arn, account=account
         )
         if self._at_rest.ephemeral:
             return  # it does not live long enough to rotate, and the local emulator knows no such resource
@@ -175,85 +164,64 @@ class Webhook(Construct):
             ),
             rotate_immediately_on_update=False,
         )
-        schedule.add_dependency(permission)
+        schedule.add_resource_dependency(permission)
         schedule.node.add_dependency(rotation.role)
 
 
-def webhook_alarms(settings: Settings, rotation: lambda_.IFunction) -> Iterable[AlarmSpec]:
+def webhook_alarms(settings: Settings, rotation: lambda_.IFunction) -> Iterator[AlarmSpec]:
     """The rows of the alarm table that are about the webhook and its secret."""
     yield _refusals(
         settings,
-        "WebhookSecretUnusable",
-        metric="WebhookRefusedSecretUnusable",
-        at_least=1,
-        means="The webhook's secret is missing, shorter than 16 bytes or not ASCII, so nobody is let in. Rotate it:"
+        "SecretUnusable",
+        ONCE,
+        "The webhook's secret is missing, shorter than 16 bytes or not ASCII, so nobody is let in. Rotate it:"
         " aws secretsmanager rotate-secret.",
     )
     yield _refusals(
         settings,
-        "WebhookSecretUnavailable",
-        metric="WebhookRefusedSecretUnavailable",
-        at_least=5,
-        means="The webhook cannot read its secret. Look at Secrets Manager, at the function's role and at the key.",
+        "SecretUnavailable",
+        at_least(5, periods=1, missing=GOOD),
+        "The webhook cannot read its secret. Look at Secrets Manager, at the function's role and at the key.",
     )
     yield _refusals(
         settings,
-        "WebhookFault",
-        metric="WebhookRefusedFault",
-        at_least=1,
-        means="The webhook failed in a way that it does not know. Its log names the kind of error (webhook_fault).",
+        "Fault",
+        ONCE,
+        "The webhook failed in a way that it does not know. Its log names the kind of error (webhook_fault).",
     )
     yield _refusals(
         settings,
-        "WebhookUnauthorized",
-        metric="WebhookRefusedUnauthorized",
-        at_least=30,
-        means="Many requests without the right token: somebody guesses, or a client missed a rotation. No run can come"
+        "Unauthorized",
+        at_least(30, periods=1, missing=GOOD),
+        "Many requests without the right token: somebody guesses, or a client missed a rotation. No run can come"
         " of it. To stop listening: python -m ops webhook close --reason ...",
     )
-    yield _failing(
+    # Any invocation that raised or ran out of time. Lambda counts it, so that nothing has to live to tell.
+    yield AlarmSpec(
         "WebhookRotation",
-        rotation,
-        means="A step of the secret's rotation failed. The token stays as it is, so that no caller notices; it grows"
+        rotation.metric_errors(statistic="Sum", period=cdk.Duration.minutes(5)),
+        ONCE,
+        "A step of the secret's rotation failed. The token stays as it is, so that no caller notices; it grows"
         " older than it should. The rotation's log names the error.",
+        "WebhookRotation",
     )
     for name in sorted(settings.webhook_classes):
         if settings.classes[name].schedule is Schedule.REPAIR:
-            yield _silence(settings, name)
+            # Nobody else admits runs of this class: a clock that stopped outside shows only here.
+            yield AlarmSpec(
+                f"{class_id(name)}WebhookSilent",
+                _a_minute(settings, "WebhookAccepted", name),
+                never_for(SILENT_MINUTES),
+                f"No run of {name} was asked for in {SILENT_MINUTES} minutes, and nothing else admits any. Look at the"
+                " external clock, then at the webhook's refusals.",
+                "WebhookSilent",
+            )
 
 
-def _refusals(settings: Settings, name: str, *, metric: str, at_least: int, means: str) -> AlarmSpec:
-    return at_once(name, _sum(settings, metric, NO_CLASS), means=means, runbook=name, at_least=at_least)
+def _refusals(settings: Settings, reason: str, condition: Condition, means: str) -> AlarmSpec:
+    metric = _a_minute(settings, f"WebhookRefused{reason}", NO_CLASS)
+    return AlarmSpec(f"Webhook{reason}", metric, condition, means, f"Webhook{reason}")
 
 
-def _failing(name: str, function: lambda_.IFunction, *, means: str) -> AlarmSpec:
-    """Any invocation that raised or ran out of time. Lambda counts it, so that nothing has to live to tell."""
-    return at_once(
-        name, function.metric_errors(statistic="Sum", period=cdk.Duration.minutes(5)), means=means, runbook=name
-    )
-
-
-def _silence(settings: Settings, name: str) -> AlarmSpec:
-    """Nobody else admits runs of this class: a clock that stopped outside shows only here. No data is the alarm."""
-    return AlarmSpec(
-        name="".join(part.capitalize() for part in name.split("_")) + "WebhookSilent",
-        metric=_sum(settings, "WebhookAccepted", name),
-        threshold=1,
-        comparison=BELOW,
-        periods=SILENT_MINUTES,
-        of_periods=SILENT_MINUTES,
-        missing=BAD,
-        means=f"No run of {name} was asked for in {SILENT_MINUTES} minutes, and nothing else admits any. Look at the"
-        " external clock, then at the webhook's refusals.",
-        runbook="WebhookSilent",
-    )
-
-
-def _sum(settings: Settings, metric: str, job_class: str) -> cloudwatch.Metric:
-    return cloudwatch.Metric(
-        namespace=settings.namespace,
-        metric_name=metric,
-        dimensions_map={"JobClass": job_class},
-        statistic="Sum",
-        period=cdk.Duration.minutes(1),
-    )
+def _a_minute(settings: Settings, metric: str, job_class: str) -> cloudwatch.Metric:
+    return metric_of(job_class, metric, namespace=settings.namespace, statistic="Sum", period_s=60)

@@ -1,9 +1,4 @@
-"""The names that a log line's fields must not have: the line itself, its record and the logger's own keys have them.
-
-Python's logging raises for some of them, and others silently replace what the line says of itself. Both adapters refuse
-all of them alike, so that a name that production cannot write never passes in a simulation.
-
-What the use cases need of the world. Each method says what is atomic about it.
+"""What the use cases need of the world. Each method says what is atomic about it.
 
 Adapters: `shared.aws` (DynamoDB, SQS, S3, CloudWatch) and `shared.memory` (for the simulator). One contract suite runs
 over all of them. In the simulator every call of a port is a point of interleaving and a point of crash.
@@ -36,25 +31,7 @@ from shared.domain.stats import StatsWindow
 from shared.domain.upstream import Learned, Reservation
 from shared.domain.work_index import IndexPage
 
-RESERVED: Final = frozenset(
-    {
-        *("args", "asctime", "created", "exc_info", "exc_text", "filename", "funcName", "levelname", "levelno"),
-        *("lineno", "message", "module", "msecs", "msg", "name", "pathname", "process", "processName"),
-        *("relativeCreated", "stack_info", "taskName", "thread", "threadName"),
-        *("event", "exception", "exception_name", "level", "location", "sampling_rate", "service", "stack_trace"),
-        *("timestamp", "xray_trace_id"),
-    }
-)
-
-
-def check_fields(names: Iterable[str]) -> None:
-    """ValueError naming the fields that no line may have."""
-    if bad := sorted(RESERVED.intersection(names)):
-        raise ValueError(f"log fields that every line has already: {', '.join(bad)}")
-
-
 Item = TypeVar("Item")
-
 Result = TypeVar("Result")
 
 
@@ -72,6 +49,26 @@ class Parallel(Protocol):
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run `work` on every item concurrently; results in order. The first error is raised once all have ended."""
         ...
+
+
+RESERVED: Final = frozenset(
+    {
+        *("args", "asctime", "created", "exc_info", "exc_text", "filename", "funcName", "levelname", "levelno"),
+        *("lineno", "message", "module", "msecs", "msg", "name", "pathname", "process", "processName"),
+        *("relativeCreated", "stack_info", "taskName", "thread", "threadName"),
+        *("event", "exception", "exception_name", "level", "location", "sampling_rate", "service", "stack_trace"),
+        *("timestamp", "xray_trace_id"),
+    }
+)
+"""Names that a log line's fields must not have: the line itself, its record or the logger's own keys have them. For
+some Python's logging raises, others silently replace what the line says of itself. Both adapters refuse all of them, so
+that a name that production cannot write never passes in a simulation."""
+
+
+def check_fields(names: Iterable[str]) -> None:
+    """ValueError naming the fields that no line may have."""
+    if bad := sorted(RESERVED.intersection(names)):
+        raise ValueError(f"log fields that every line has already: {', '.join(bad)}")
 
 
 class Log(Protocol):
@@ -114,15 +111,15 @@ class Ledger(Protocol):
     # -- ordered matches
 
     def read_match(self, job_class: str, match_id: str) -> Match:
-        """The line of a match; one that nobody has entered is empty."""
+        """The order of a match; one that nobody has entered is empty."""
         ...
 
     def job_id_at(self, match: Match, seq: int) -> str | None:
-        """Who stands at a place in the line."""
+        """The job that stands at a place of the match, or None."""
         ...
 
     def step_match(self, step: MatchStep, *, spends: Allowance | None = None) -> StepResult:
-        """The line, every move's row and output, the entering row, and one row of the grant that it `spends`: one
+        """The order, every move's row and output, the entering row, and one row of the grant that it `spends`: one
         transaction.
 
         `Lost` and `OutputTaken` speak of the first move; everything else that was not as read is `MatchChanged`.
@@ -197,15 +194,15 @@ class Ledger(Protocol):
         ...
 
     def switch_webhook(self, job_class: str, flag: Flag, *, closed: bool) -> None:
-        """Let the webhook admit runs of the class or not; the flag says who wanted that, whichever it is."""
+        """Let the webhook admit runs of the class or not; the flag says who wanted that."""
         ...
 
     def set_rate(self, job_class: str, override: RateOverride) -> None:
-        """Set the operator's word about the rate; nothing else of control changes."""
+        """Set the operator's bound of the rate; nothing else of control changes."""
         ...
 
     def set_slots(self, job_class: str, override: SlotsOverride, *, before: SlotsOverride | None) -> bool:
-        """Replace the operator's word about the slots if it still is `before`: of two operators one wins."""
+        """Replace the operator's slots if they still are as in `before`: of two operators one wins."""
         ...
 
     # -- the live allowance

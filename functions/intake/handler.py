@@ -8,7 +8,7 @@ from typing import Any
 from shared.aws.runtime import discreet
 from shared.aws.wiring import host
 from shared.errors import ConfigError
-from shared.submit.producers import produce_match
+from shared.submit.producers import jobs_of_match, match_ended, produce
 
 
 @discreet
@@ -19,5 +19,6 @@ def handler(event: Any, _context: Any) -> dict[str, int]:
     producer = here.settings.producers.match_ended
     if producer is None:
         raise ConfigError(["producers.match_ended: got nothing, expected a table"])
-    report = produce_match(here.ports, here.settings, producer, event, nonce=uuid.uuid4().hex)
+    jobs = jobs_of_match(match_ended(event), producer)
+    report = produce(here.ports, here.settings, jobs, producer="match_ended", nonce=uuid.uuid4().hex)
     return {"created": report.created, "existing": report.existing}

@@ -119,7 +119,7 @@ def _figures(before: Concurrency, word: SlotsOverride, *, dry_run: bool) -> dict
         "dry_run": dry_run,
         "slots": slots,
         "was": before.in_force,
-        "lanes": {lane.value: part for lane, part in use.parts(before.settings, slots).items()},
+        "lanes": {lane.value: part for lane, part in use.split(before.settings, slots).items()},
         "override": to_builtins(word),
     }
 
@@ -130,7 +130,7 @@ def _changed(before: Concurrency, word: SlotsOverride, *, dry_run: bool) -> Iter
     if dry_run:
         yield "Dry run, nothing was changed."
     yield f"{name}: {before.in_force} -> {slots} slots by {word.flag.by}: {plain(word.flag.why)}"
-    for lane, part in use.parts(before.settings, slots).items():
+    for lane, part in use.split(before.settings, slots).items():
         was = before.lanes[lane].slots
         yield f"  {lane.value:<10}{'unbounded' if was is None else was} -> {part} at once"
     yield f"  ticks plan with {slots} from the next one on; the learned rate of its upstream stays what it is"

@@ -27,7 +27,7 @@ from shared.errors import InvalidInput
 from shared.operate import jobs, switches
 from shared.operate.jobs import DeadRow, dead_job, list_dead, show_dead
 from shared.ports import Ports
-from shared.submit.validation import Admitted, admit
+from shared.submit.validation import NewRow, new_row
 
 
 @click.group(short_help="List and show dead jobs.")
@@ -207,7 +207,7 @@ def replace(
     document = _read(new)
     case = _Case(access, job_id, reason, by)
     job = jobs.dead_job(case.ports, job_id)
-    other = _admitted(access, case.ports, job, document, ordered=case.settings.ordered)
+    other = _replacement(access, case.ports, job, document, ordered=case.settings.ordered)
     if not dry_run:
         jobs.replace(case.ports, case.settings, job_id, other, signature=case.signature, nonce=uuid.uuid4().hex)
     name = plain(other.job.job_id)
@@ -224,7 +224,7 @@ class _Case:
         self.ports = access.ports()
         self.settings: ClassSettings = class_named(access.settings(), jobs.dead_job(self.ports, job_id).job_class)
         self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
-        self.signature = switches.flag(self.ports, caller(access, by), reason, expected="why this is done")
+        self.signature = switches.signed(self.ports, caller(access, by), reason, expected="why this is done")
 
     def waits(self) -> list[str]:
         """When what waits now will be claimed."""
@@ -266,11 +266,11 @@ def _read(path: str) -> str:
         raise InvalidInput("NEW.json", got="bytes that are not UTF-8", expected="one JSON object") from None
 
 
-def _admitted(access: Access, ports: Ports, job: Job, document: str, *, ordered: bool) -> Admitted:
+def _replacement(access: Access, ports: Ports, job: Job, document: str, *, ordered: bool) -> NewRow:
     """Judged as every submitted job is, and against the dead one, before anything is written."""
     fields = {"job_class": job.job_class, "match_id": job.match_id} | fields_of(document)
     fields.setdefault("priority", job.priority)
-    other = admit(new_job(fields, default_class=None), access.settings(), now_ms=ports.clock.now_ms())
+    other = new_row(new_job(fields, default_class=None), access.settings(), now_ms=ports.clock.now_ms())
     jobs.check_replacement(job, other.job)
     there = ports.ledger.read_job(other.job.job_id)
     if there is not None and (ordered or not same_work(there, other.job)):  # the same: finish what was interrupted

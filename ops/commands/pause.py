@@ -72,7 +72,7 @@ def _stop(
     who, ports = caller(access, by), access.ports()
     before = ports.ledger.read_control(settings.name)
     done = {"pause": "paused", "halt": "halted"}[name]
-    flag = switches.flag(ports, who, reason, expected=f"why the class is {done}")
+    flag = switches.signed(ports, who, reason, expected=f"why the class is {done}")
     if not dry_run:
         if not as_json:
             click.echo("Waiting until no tick can admit any more ...", err=True)
@@ -120,7 +120,7 @@ def resume(access: Access, *, job_class: str, reason: str, by: str | None, dry_r
     who, ports = caller(access, by), access.ports()
     before = ports.ledger.read_control(settings.name)
     if dry_run:
-        flag = switches.flag(ports, who, reason, expected="why the class is resumed")
+        flag = switches.signed(ports, who, reason, expected="why the class is resumed")
     else:
         flag = switches.resume(ports, settings.name, by=who, why=reason)
     if as_json:
@@ -206,7 +206,7 @@ def _switch(
     names = _classes(access.settings(), job_class)
     ports, who = access.ports(), caller(access, by)
     if dry_run:
-        flag = switches.flag(ports, who, reason, expected="why the webhook is switched")
+        flag = switches.signed(ports, who, reason, expected="why the webhook is switched")
     else:
         flag = switches.switch_webhook(ports, names, closed=closed, by=who, why=reason)
     if as_json:

@@ -16,7 +16,8 @@ from shared.domain.settings import ClassSettings
 from shared.errors import HistoryUnavailable, InvalidInput
 from shared.operate import capacity
 from shared.operate.capacity import CapacityPlan, Shape
-from shared.operate.class_facts import ClassFacts, Known, declared_facts, live_facts, sample_matches, undeferred_s
+from shared.operate.class_facts import ClassFacts, declared_facts, live_facts, sample_matches, undeferred_s
+from shared.pacer.decide import Factor
 from shared.ports import Ports
 
 _UNITS: Final = {"pending": "jobs", "arrivals": "jobs/s", "limit": "calls/s", "service": "s", "interval": "s"}
@@ -30,7 +31,7 @@ class _Question(Struct, frozen=True, kw_only=True):
     `unknown` is what could not be asked, in sentences.
     """
 
-    numbers: dict[str, Known]
+    numbers: dict[str, Factor]
     shape: Shape
     job_usd: float | None
     unknown: tuple[str, ...] = ()
@@ -74,10 +75,10 @@ def plan(
       python -m ops plan replay_summary --slots 40
       python -m ops plan replay_summary --declared --pending 40000
     """
-    mine = {name: Known(value=value, source="given") for name, value in given.items() if value is not None}
+    mine = {name: Factor(name=name, value=value, source="given") for name, value in given.items() if value is not None}
     asked = _of_nothing(mine) if job_class is None else _of_class(access, job_class, mine, declared=declared)
     found = _planned(asked, matches)
-    pending = asked.numbers["pending"].value
+    pending = asked.numbers["pending"].value or 0
     cost_usd = None if asked.job_usd is None else asked.job_usd * pending
     if as_json:
         click.echo(json.dumps(_figures(found, asked, cost_usd), ensure_ascii=False))
@@ -85,31 +86,30 @@ def plan(
         click.echo("\n".join(_lines(found, asked, cost_usd)))
 
 
-def _of_nothing(mine: dict[str, Known]) -> _Question:
+def _of_nothing(mine: dict[str, Factor]) -> _Question:
     for name in _REQUIRED:
         if name not in mine:
             raise InvalidInput(f"--{name}", got="nothing", expected="a number, or a CLASS to read it from")
-    numbers = {name: Known(value=value, source="default") for name, value in _DEFAULTS.items()} | mine
-    return _Question(numbers=numbers, shape=Shape(), job_usd=None)
+    defaults = {name: Factor(name=name, value=value, source="default") for name, value in _DEFAULTS.items()}
+    return _Question(numbers=defaults | mine, shape=Shape(), job_usd=None)
 
 
-def _of_class(access: Access, name: str, mine: dict[str, Known], *, declared: bool) -> _Question:
+def _of_class(access: Access, name: str, mine: dict[str, Factor], *, declared: bool) -> _Question:
     settings = access.settings()
     job_class = class_named(settings, name)
     upstream = settings.upstream_of(job_class)
     live = {"pending", "arrivals", "service", "calls"} | ({"limit"} if upstream is not None else set())
     if declared or live <= mine.keys():
         facts = declared_facts(job_class, upstream)
-        return _Question(numbers=_of_facts(facts, declared=declared) | mine, shape=_shape(facts), job_usd=facts.job_usd)
+        return _Question(numbers=facts.numbers | mine, shape=_shape(facts), job_usd=facts.job_usd)
     ports = access.ports()
     facts = live_facts(ports, job_class, upstream)
     shape, unknown = _of_rows(access, ports, job_class, _shape(facts))
-    numbers = _of_facts(facts, declared=False) | mine
-    return _Question(numbers=numbers, shape=shape, job_usd=facts.job_usd, unknown=unknown)
+    return _Question(numbers=facts.numbers | mine, shape=shape, job_usd=facts.job_usd, unknown=unknown)
 
 
 def _shape(facts: ClassFacts) -> Shape:
-    chunk = facts.longest_chunk_s
+    chunk = facts.longest_chunk
     return Shape(longest_chunk_s=chunk.value, chunk_source=f"p95, {chunk.source}", chunk_room_s=facts.chunk_room_s)
 
 
@@ -123,22 +123,8 @@ def _of_rows(access: Access, ports: Ports, settings: ClassSettings, shape: Shape
     return replace(seen, undeferred_s=quiet_s), ()
 
 
-def _of_facts(facts: ClassFacts, *, declared: bool) -> dict[str, Known]:
-    unknown = Known(value=0.0, source="nothing waits before it is deployed" if declared else "no tick has counted yet")
-    found = {
-        "pending": facts.pending or unknown,
-        "arrivals": facts.arrivals_per_s or Known(value=0.0, source="not observed yet"),
-        "slots": facts.slots,
-        "service": facts.service_s,
-        "calls": facts.calls_per_job,
-        "share": facts.share,
-        "interval": facts.interval_s,
-    }
-    return found if facts.limit_per_s is None else found | {"limit": facts.limit_per_s}
-
-
 def _planned(asked: _Question, matches: int | None) -> CapacityPlan:
-    number = {name: known.value for name, known in asked.numbers.items()}
+    number = {name: factor.value for name, factor in asked.numbers.items() if factor.value is not None}
     shape = asked.shape if matches is None else replace(asked.shape, ready_matches=matches)
     try:
         return capacity.plan(
@@ -177,7 +163,7 @@ def _figures(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> d
         "sentences": list(found.sentences),
         "warnings": list(found.warnings),
         "unknown": list(asked.unknown),
-        "numbers": {name: {"value": known.value, "source": known.source} for name, known in asked.numbers.items()},
+        "numbers": {name: {"value": factor.value, "source": factor.source} for name, factor in asked.numbers.items()},
     }
 
 
@@ -190,7 +176,7 @@ def _lines(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> lis
     lines += [f"  warning: {warning}" for warning in found.warnings]
     lines += [f"  {sentence}" for sentence in asked.unknown]
     lines.append("  from")
-    for name, known in asked.numbers.items():
-        value = f"{known.value:g} {_UNITS.get(name, '')}".rstrip()
-        lines.append(f"    {name:<9}{value:<20}{known.source}")
+    for name, factor in asked.numbers.items():
+        value = f"{factor.value:g} {_UNITS.get(name, '')}".rstrip()
+        lines.append(f"    {name:<9}{value:<20}{factor.source}")
     return lines

@@ -48,7 +48,7 @@ def rate(
     if clear == (per_s is not None):
         raise InvalidInput("PER_S", got="both" if clear else "nothing", expected="a rate, or --clear instead of it")
     ports, for_s = access.ports(), None if for_minutes is None else for_minutes * 60
-    word = switches.rate_word(ports, per_s, by=caller(access, by), why=reason, for_s=for_s)
+    word = switches.rate_override(ports, per_s, by=caller(access, by), why=reason, for_s=for_s)
     before = ports.ledger.read_control(name).rate
     was = before if before is not None and before.holds(word.flag.at_ms) else None
     if not dry_run:

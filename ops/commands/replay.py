@@ -14,15 +14,14 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ops.commands.out_file import check_out, write_out
-from ops.simulator.kinds import CHUNK_TOKENS
 from ops.simulator.recording import Columns, Recording, read_recording
-from ops.simulator.replay import KILLS_PER_MINUTE, Options, Replay
+from ops.simulator.replay import CHUNK_TOKENS, KILLS_PER_MINUTE, Bill, Options, Replay
 from ops.simulator.result import Result
-from ops.simulator.waste import Bill
 from shared.errors import InvalidInput
 from shared.pacer.cost import PRICES, Prices
 
 _MOST_PER_S = 10_000.0
+"""The simulator makes every call one by one: beyond so many a second nobody would wait for the end."""
 
 
 @click.command(short_help="Drain a recorded day in the simulator.")
@@ -74,28 +73,23 @@ def replay(
     if not 0 < limit_per_s <= _MOST_PER_S:
         raise InvalidInput("--limit", got="a number out of range", expected=f"above 0, at most {_MOST_PER_S:g}")
     check_out(out)
-    prices = _prices(token_prices)
-    recording = read_recording(file, Columns(time=time_column, tokens=_columns(tokens), match=match))
     options = Options(
         limit_per_s=limit_per_s,
         kills_per_minute=KILLS_PER_MINUTE if kills else 0.0,
         slots=slots,
         chunk_tokens=chunk_tokens,
+        prices=_prices(token_prices),
     )
-    result, bill = _replayed(recording, options, seed, prices)
-    found = as_figures(result, bill, recording)
-    write_out(out, found | {"series": result.series})
-    click.echo(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(in_words(result, bill, recording)))
-    click.get_current_context().exit(0 if result.passed else 1)
-
-
-def _replayed(recording: Recording, options: Options, seed: int, prices: Prices) -> tuple[Result, Bill]:
-    begun = time.perf_counter()
+    recording = read_recording(file, Columns(time=time_column, tokens=_columns(tokens), match=match))
+    began_s = time.perf_counter()
     run = Replay(recording, options, seed)
     run.run()
-    result, bill = run.finish(prices)
-    result.figures.wall_s = time.perf_counter() - begun
-    return result, bill
+    result, bill = run.finish(), run.bill()
+    result.figures.wall_s = time.perf_counter() - began_s
+    figures = as_figures(result, bill, recording)
+    write_out(out, figures | {"series": result.series})
+    click.echo(json.dumps(figures, ensure_ascii=False) if as_json else "\n".join(in_words(result, bill, recording)))
+    click.get_current_context().exit(0 if result.passed else 1)
 
 
 def _columns(tokens: str | None) -> tuple[str, ...]:
@@ -110,12 +104,12 @@ def _prices(text: str | None) -> Prices:
     if text is None:
         return PRICES
     try:
-        put_in, got_out = (float(part) for part in text.split(","))
+        input_usd, output_usd = (float(part) for part in text.split(","))
     except ValueError:
-        put_in = got_out = -1.0
-    if not all(0 <= price < math.inf for price in (put_in, got_out)):
+        input_usd = output_usd = -1.0
+    if not all(0 <= price < math.inf for price in (input_usd, output_usd)):
         raise InvalidInput("--token-prices", got="other text", expected="two numbers, like 0.15,0.60")
-    return replace(PRICES, input_token_usd=put_in / 1e6, output_token_usd=got_out / 1e6)
+    return replace(PRICES, input_token_usd=input_usd / 1e6, output_token_usd=output_usd / 1e6)
 
 
 def as_figures(result: Result, bill: Bill, recording: Recording) -> dict[str, Any]:

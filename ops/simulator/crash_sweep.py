@@ -11,7 +11,7 @@ import json
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -30,11 +30,16 @@ _READS: Final = frozenset(
     {"read_job", "read_run", "read_control", "read_match", "read_stats", "job_id_at", "outputs", "read_allowance"}
 )
 
+"""Methods of the ledger and the limiter that change nothing."""
+
 _NO_EFFECT: Final = frozenset({"ledger.count", "ledger.page", "clock.sleep", "kind.work"})
+"""Points that change nothing either."""
 
 _MAX_MS: Final = 2 * 3_600_000
+"""What is not drained by then is stuck."""
 
 _LATER_MS: Final = 70_000
+"""When the later jobs come: after the first tick."""
 
 _CLASS: Final = "work"
 
@@ -87,7 +92,7 @@ CHAINED: Final = Small(jobs=3, matches=2, chunks=4, chunk_ms=5000)
 """Too long for one invocation: continuations are among its calls."""
 
 ORDERED: Final = Small(jobs=3, matches=1, chunks=2, chunk_ms=1000, ordered=True)
-"""One line of three: handovers are among its calls."""
+"""One match of three jobs: handovers are among its calls."""
 
 LIVE: Final = Small(jobs=1, matches=2, chunks=1, chunk_ms=1000, later=1)
 """The second job is admitted by whoever submits it."""
@@ -118,7 +123,7 @@ def crash(small: Small, crashes: Sequence[CrashAt]) -> Crashed:
         said.append(f"{done} of {small.jobs + small.later} jobs are done")
     if any(job.attempts for job in sluice.rows.values()):
         said.append("a crash burned an attempt")
-    last = max((each.call for each in crashes), default=0)
+    last = max((point.call for point in crashes), default=0)
     later, moves = tuple(_points(sluice.world.trace, after=last)), tuple(step.name for step in sluice.ledger.steps)
     return Crashed(tuple(crashes), tuple(said), later, moves)
 
@@ -146,14 +151,13 @@ def pairs_after(small: Small, first: CrashAt, *, stride: int = 1, offset: int = 
 class SweepReport:
     points: int = 0
     runs: int = 0
-    failures: list[str] | None = None
+    failures: list[str] = field(default_factory=list)
 
     def add(self, runs: Sequence[Crashed]) -> None:
         self.runs += len(runs)
-        self.failures = self.failures or []
         for run in runs:
             if run.said:
-                where = " and ".join(f"{each.when} call {each.call}" for each in run.crashes)
+                where = " and ".join(f"{point.when} call {point.call}" for point in run.crashes)
                 self.failures.append(f"crash {where}: {run.said[0]}")
 
 
@@ -166,11 +170,11 @@ def sweep_once() -> SweepReport:
     return report
 
 
-def sweep_pairs(*, processes: int | None = None) -> SweepReport:
+def sweep_pairs() -> SweepReport:
     """Exhaustive: minutes of work, over all processors."""
     points = crash(SMALLEST, ()).later
     report = SweepReport(points=len(points))
-    with multiprocessing.get_context("spawn").Pool(processes or os.cpu_count()) as pool:
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
         for runs in pool.imap_unordered(partial(pairs_after, SMALLEST), points):
             report.add(runs)
     return report

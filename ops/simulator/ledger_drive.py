@@ -15,11 +15,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ops.simulator.arrivals import Arrivals
-from ops.simulator.checks.rows import OneEffect
-from ops.simulator.drive import Drive, result_of
+from ops.simulator.checks.rows import ENDED, OneEffect
+from ops.simulator.drive import Drive
 from ops.simulator.kinds import WorkKind
 from ops.simulator.mix import Mix
-from ops.simulator.result import Result
 from ops.simulator.scenario import CLASS, Scenario, Source
 from ops.simulator.world import START_MS, World
 from shared.domain.job import Job, State
@@ -28,11 +27,11 @@ from shared.domain.records import StoredOutput
 from shared.kind import Chunk, ChunkContext, Kind
 from shared.memory.copy import MemoryCopy
 
-_ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
-
 _TIMES: Final = ("due_ms", "eligible_ms", "created_ms", "sent_at_ms", "hand_until_ms")
+"""The moments of a job, which move with the world's beginning."""
 
 _ROUNDS_MS: Final = 60_000
+"""An ordered class gets an operator after so long: dead jobs came with the export, and hold their matches."""
 
 
 class ExportedClass(Struct, frozen=True, kw_only=True):
@@ -59,14 +58,14 @@ class LedgerKind(WorkKind):
 def _asked(job: Job) -> dict[str, Any]:
     """What of a payload a simulated kind obeys. A cursor of another kind says nothing of how much is left."""
     try:
-        found = json.loads(job.payload)
+        payload = json.loads(job.payload)
     except ValueError:  # an object in the store
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(payload, dict):
         return {}
-    chunks = found.get("chunks")
+    chunks = payload.get("chunks")
     counted = type(chunks) is int and chunks > 0 and (job.cursor.isdigit() or not job.cursor)
-    return {"poison": found.get("poison") is True, "chunks": chunks if counted else 1}
+    return {"poison": payload.get("poison") is True, "chunks": chunks if counted else 1}
 
 
 class LedgerDrive(Drive):
@@ -81,25 +80,22 @@ class LedgerDrive(Drive):
             mix.chances = replace(mix.chances, ordered=exported.ordered)
         super().__init__(scenario.with_(job_class=job_class, sources=sources, events=(), expect=()), seed, mix=mix)
         self.exported = exported
-        self.arrivals = _NoArrivals(self.scenario, self.sluice.world, self._take)
+        self.arrivals = _NoArrivals(self.scenario, self.world, self._take)
 
     def run(self) -> None:
         self._load()
         if self.exported.ordered:
-            self.sluice.world.at(START_MS + _ROUNDS_MS, self.repairs.begin)
+            self.world.at(START_MS + _ROUNDS_MS, self.rounds.begin)
         super().run()
 
     def ends(self) -> dict[str, str]:
         """Job -> the state in which it ended."""
-        return {job_id: row.job.state.value for job_id, row in self.sluice.ledger.rows.items()}
-
-    def finish(self) -> Result:
-        return result_of(self)
+        return {job_id: job.state.value for job_id, job in self.sluice.rows.items()}
 
     # -- the ledger as it was
 
-    def _kinds(self, world: World) -> dict[str, Kind]:
-        work = self.scenario.work
+    def _kinds(self, scenario: Scenario, world: World) -> dict[str, Kind]:
+        work = scenario.work
         return {"work": LedgerKind(world, calls_per_chunk=work.calls_per_chunk, duration=work.duration)}
 
     def _load(self) -> None:
@@ -108,8 +104,8 @@ class LedgerDrive(Drive):
         for line in self.exported.lines:
             copy.put_order(replace(line, job_class=CLASS))
         told = ledger.on_new
-        for job in (moved(each, by_ms) for each in self.exported.jobs):
-            ledger.on_new = None if job.state in _ENDED else told  # what has ended there is no news here
+        for job in (moved(exported, by_ms) for exported in self.exported.jobs):
+            ledger.on_new = None if job.state in ENDED else told  # what has ended there is no news here
             ledger.create([job])
             if job.seq and job.state is not State.REPLACED:
                 copy.put_place(job)
@@ -121,9 +117,9 @@ class LedgerDrive(Drive):
 
     def _expect(self, job: Job) -> None:
         done = int(job.cursor) if job.cursor.isdigit() else 0
-        left = 0 if job.state in _ENDED else max(1, _asked(job).get("chunks", 1) - done)
+        left = 0 if job.state in ENDED else max(1, _asked(job).get("chunks", 1) - done)
         calls = left * self.scenario.work.calls_per_chunk
-        self.measure.lives.expect(job.job_id, due_ms=job.due_ms, created_ms=job.created_ms, live=False, calls=calls)
+        self.lives.expect(job.job_id, due_ms=job.due_ms, created_ms=job.created_ms, live=False, calls=calls)
         if job.state in (State.WAITING, State.BEHIND):
             self._backlog.add(job.job_id)
 

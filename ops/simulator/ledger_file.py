@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ops.simulator.ledger_drive import ExportedClass
 from ops.submission.json_lines import Lines
 from ops.submission.source import opened
@@ -35,14 +33,13 @@ def read_class(file: str, settings: Settings, job_class: str | None) -> Exported
     return ExportedClass(
         at_ms=reader.header.at_ms,
         jobs=[job for job in jobs if job.job_id in ids],
-        outputs=[each for each in outputs if each.job_id in ids],
+        outputs=[output for output in outputs if output.job_id in ids],
         lines=[line for line in reader.matches.all() if line.job_class == name],
     )
 
 
 def _chosen(header: Header, jobs: list[Job], asked: str | None) -> str:
-    found = Counter(job.job_class for job in jobs)
-    names = sorted(found) or sorted(header.names)
+    names = sorted({job.job_class for job in jobs}) or sorted(header.names)
     if asked is None and len(names) != 1:
         raise InvalidInput("--class", got="nothing", expected=f"one of {', '.join(names)}: the file has them all")
     if asked is not None and asked not in header.names:

@@ -17,6 +17,7 @@ STEADY_TICK: Final = 7
 """The rate is judged as steady from this tick after a change on; before the first change, from the beginning."""
 
 REACHED_SHARE: Final = 0.9
+"""A rate has reached the limit at this part of it."""
 
 
 def learned_per_s(line: TickLine) -> float | None:
@@ -39,27 +40,27 @@ def ticks_to_90_percent(limit: HiddenLimit, lines: Sequence[TickLine]) -> int | 
     if not limit.changes:
         return None
     after = [line for line in lines if line.at_ms > limit.changes[-1][0]]
-    reached = (number for number, line in enumerate(after, 1) if (_followed(limit, line) or 0.0) >= REACHED_SHARE)
-    return next(reached, None)
+    return next((number for number, line in enumerate(after, 1) if (_part(limit, line) or 0.0) >= REACHED_SHARE), None)
 
 
 def steady_rates(limit: HiddenLimit, lines: Sequence[TickLine]) -> tuple[float, float] | None:
     """The lowest and the highest learned rate, as parts of the true limit, at ticks that found rows waiting."""
     if not limit.changes:
         return None
-    moments = [at_ms for at_ms, _ in limit.changes]
-    found: list[float] = []
-    number = changed = 0
+    steady: list[float] = []
+    ticks = changed = 0
     for line in lines:
-        number += 1
-        if changed < len(moments) and line.at_ms > moments[changed]:
-            changed, number = sum(at_ms < line.at_ms for at_ms in moments), 1
-        followed = _followed(limit, line)
-        if followed is not None and line.waiting.total and (changed == 0 or number >= STEADY_TICK):
-            found.append(followed)
-    return (min(found), max(found)) if found else None
+        ticks += 1
+        changes = sum(at_ms < line.at_ms for at_ms, _ in limit.changes)
+        if changes > changed:
+            changed, ticks = changes, 1
+        part = _part(limit, line)
+        if part is not None and line.waiting.total and (changed == 0 or ticks >= STEADY_TICK):
+            steady.append(part)
+    return (min(steady), max(steady)) if steady else None
 
 
-def _followed(limit: HiddenLimit, line: TickLine) -> float | None:
+def _part(limit: HiddenLimit, line: TickLine) -> float | None:
+    """The learned rate as a part of what the upstream really allows."""
     rate_per_s, true_per_s = learned_per_s(line), limit.at(line.at_ms)
     return rate_per_s / true_per_s if rate_per_s is not None and true_per_s > 0 else None

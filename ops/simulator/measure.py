@@ -1,6 +1,6 @@
-"""What a run would have used on AWS: its port calls, counted one by one, in the units of `shared.pacer.cost`.
+"""The raw numbers of a run, collected as it goes: when jobs came and ended, calls, waiting rows, ticks, billed units.
 
-The figures of a run, collected as it goes. docs/protocol.md says what each of them means.
+`result` makes the figures of them; docs/simulation.md says what each figure means.
 """
 
 from __future__ import annotations
@@ -26,63 +26,8 @@ from shared.domain.settings import ClassSettings
 from shared.memory.ledger import Step
 from shared.pacer.cost import Usage, index_read_units, read_units, write_units
 
-
-class PortCounts(Struct, frozen=True, kw_only=True):
-    """Write requests and reads of the ledger by name, rows that its index showed, permits asked for, queue requests,
-    invocations and their time. `output`: the chunks gave one."""
-
-    writes: Mapping[str, int]
-    reads: Mapping[str, int]
-    index_rows: int = 0
-    reservations: int = 0
-    queue_requests: int
-    invocations: int
-    compute_s: float
-    memory_mb: int
-    output: bool = True
-    ordered: bool = False
-
-    @property
-    def usage(self) -> Usage:
-        """A move that stores an output cannot show the row that it made, which is read afterwards."""
-        stores = self.writes.get("commit", 0) + self.writes.get("continue", 0) + self.writes.get("finish", 0)
-        return Usage(
-            write_units=self.reservations
-            + sum(
-                count * write_units(name, output=self.output, ordered=self.ordered)
-                for name, count in self.writes.items()
-            ),
-            read_units=sum(count * read_units(name) for name, count in self.reads.items())
-            + index_read_units(self.index_rows)
-            + (stores if self.output else 0),
-            queue_requests=self.queue_requests,
-            invocations=self.invocations,
-            gb_seconds=self.compute_s * self.memory_mb / 1024,
-        )
-
-    @property
-    def usd(self) -> float:
-        return self.usage.usd()
-
-
-def port_counts(sluice: SimSluice, job_class: ClassSettings) -> PortCounts:
-    """Of a world with one class. A message is sent in a batch, received and deleted; the pacer's and the readers' time
-    counts as the workers'."""
-    ended = [one for one in sluice.world.invocations if one.ended_ms is not None]
-    return PortCounts(
-        writes=dict(sluice.ledger.writes),
-        reads=dict(sluice.ledger.reads),
-        index_rows=sluice.ledger.index_rows,
-        reservations=sluice.limiter.requests,
-        queue_requests=sluice.queue.send_calls + 2 * sum(mapping.batches for mapping in sluice.mappings),
-        invocations=len(sluice.world.invocations),
-        compute_s=sum(max(0, (one.ended_ms or 0) - one.at_ms) for one in ended) / 1000,
-        memory_mb=job_class.memory_mb,
-        ordered=job_class.ordered,
-    )
-
-
 WORST_MINUTES: Final = 10
+"""The worst stretch of a run, of which the refusals are a figure of their own, is this long."""
 
 FIRST_TICK: Final = 3
 """An ETA is judged from the third working tick on: before it nothing was observed over a whole interval."""
@@ -143,13 +88,12 @@ class Traffic:
         if not self.calls:
             return 0.0
         first, last = min(self.calls), max(self.calls)
-        starts = range(first, max(first, last - WORST_MINUTES + 1) + 1)
+        stretches = (
+            range(start, start + WORST_MINUTES) for start in range(first, max(first, last - WORST_MINUTES + 1) + 1)
+        )
         return max(
-            per_1000(
-                sum(self.refused[minute] for minute in range(start, start + WORST_MINUTES)),
-                sum(self.calls[minute] for minute in range(start, start + WORST_MINUTES)),
-            )
-            for start in starts
+            per_1000(sum(self.refused[minute] for minute in minutes), sum(self.calls[minute] for minute in minutes))
+            for minutes in stretches
         )
 
 
@@ -207,7 +151,7 @@ class Lives:
         return (now_ms - from_ms) / 1000
 
 
-class Measure(Checker):
+class Meter(Checker):
     """Breaks nothing; remembers what the figures and the series are made of."""
 
     invariant = "figures"
@@ -260,7 +204,7 @@ class Measure(Checker):
 
 
 class Truths:
-    """What was said at each tick, beside what came true."""
+    """When the backlog of each moment really was over, to judge the ETAs that ticks said."""
 
     def __init__(self, lives: Lives, done: Container[str]) -> None:
         lasting = sorted(
@@ -282,7 +226,8 @@ class Truths:
         Not those inside a staged recovery: what they observe is slower than what comes, and they know it.
         """
         errors, silent = [], 0
-        for line in [line for line in lines if not line.paused][FIRST_TICK - 1 :]:
+        working = [line for line in lines if not line.paused]
+        for line in working[FIRST_TICK - 1 :]:
             true_s = self.remaining_s(line.at_ms)
             if line.pending == 0 or true_s == 0 or line.staged:
                 continue
@@ -291,6 +236,52 @@ class Truths:
             else:
                 errors.append(abs(line.eta_s - true_s) / max(true_s, interval_s))
         return errors, silent
+
+
+class PortCounts(Struct, frozen=True, kw_only=True):
+    """The port calls of a world with one class, counted one by one: write requests and reads of the ledger by name,
+    rows that its index showed, permits asked for, queue requests, invocations and their time."""
+
+    writes: Mapping[str, int]
+    reads: Mapping[str, int]
+    index_rows: int
+    reservations: int
+    queue_requests: int
+    invocations: int
+    compute_s: float
+    memory_mb: int
+    ordered: bool
+
+    @property
+    def usage(self) -> Usage:
+        """In the units that AWS bills. A move that stores an output cannot show the row that it made, which is read
+        afterwards."""
+        stores = self.writes.get("commit", 0) + self.writes.get("continue", 0) + self.writes.get("finish", 0)
+        write = sum(count * write_units(name, output=True, ordered=self.ordered) for name, count in self.writes.items())
+        read = sum(count * read_units(name) for name, count in self.reads.items())
+        return Usage(
+            write_units=self.reservations + write,
+            read_units=read + index_read_units(self.index_rows) + stores,
+            queue_requests=self.queue_requests,
+            invocations=self.invocations,
+            gb_seconds=self.compute_s * self.memory_mb / 1024,
+        )
+
+
+def port_counts(sluice: SimSluice, job_class: ClassSettings) -> PortCounts:
+    """A message is sent in a batch, received and deleted; the pacer's and the readers' time counts as the workers'."""
+    ended = [one for one in sluice.world.invocations if one.ended_ms is not None]
+    return PortCounts(
+        writes=dict(sluice.ledger.writes),
+        reads=dict(sluice.ledger.reads),
+        index_rows=sluice.ledger.index_rows,
+        reservations=sluice.limiter.requests,
+        queue_requests=sluice.queue.send_calls + 2 * sum(mapping.batches for mapping in sluice.mappings),
+        invocations=len(sluice.world.invocations),
+        compute_s=sum(max(0, (one.ended_ms or 0) - one.at_ms) for one in ended) / 1000,
+        memory_mb=job_class.memory_mb,
+        ordered=job_class.ordered,
+    )
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:

@@ -1,101 +1,29 @@
-"""What a run of the world amounts to, and which invariants it broke.
+"""What a run came to: its figures, the invariants that it broke, and the series of its ticks.
 
-The result of a run: the stable keys (protocol: the figures), what the checkers found, and the series of its ticks.
+This is the one place where a figure is named, typed and computed. docs/simulation.md says what each one means.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
-
-from ops.simulator.kinds import ChunkStart
-from ops.simulator.scenario import Scenario
-from ops.simulator.upstream import SimUpstream
-from ops.simulator.world import Outcome, World
-from shared.domain.control import RunState
+from ops.simulator import limit_change
+from ops.simulator.checks.rows import Attempts, OneEffect, Order
+from ops.simulator.checks.ticks import Budget
+from ops.simulator.measure import Truths, median, quantile
+from ops.simulator.sluice_world import redone_chunks
+from ops.simulator.world import START_MS, Outcome
 from shared.domain.job import State
-from shared.memory.ledger import MemoryLedger, Step
+from shared.pacer.cost import wasted
 
-
-class Report(Struct, frozen=True, kw_only=True):
-    """Every figure is a function of the settings, the seed and the faults: two runs of one seed are equal."""
-
-    seed: int
-    jobs: int
-    done: int
-    dead: int
-    open: int
-    duplicate_effects: int
-    redone_chunks: int
-    over_budget_ticks: int
-    max_in_flight: int
-    upstream_calls: int
-    refusals: int
-    ticks: int
-    port_calls: int
-    crashes: int
-    timeouts: int
-    errors: int
-    drain_s: float | None
-    writes: dict[str, int]
-
-
-def report_of(
-    *, world: World, begun_ms: int, ledger: MemoryLedger, upstream: SimUpstream, starts: Sequence[ChunkStart]
-) -> Report:
-    outcomes = Counter(invocation.outcome for invocation in world.invocations)
-    ended_ms = ledger.steps[-1].at_ms if ledger.steps and ledger.open_rows == 0 else None
-    return Report(
-        seed=world.seed,
-        jobs=len(ledger.rows),
-        done=ledger.states[State.DONE],
-        dead=ledger.states[State.DEAD],
-        open=ledger.open_rows,
-        duplicate_effects=sum(count - 1 for count in upstream.effects.values()),
-        redone_chunks=redone_chunks(ledger.steps, starts),
-        over_budget_ticks=_over_budget(ledger),
-        max_in_flight=_max_in_flight(ledger.steps),
-        upstream_calls=len(upstream.calls),
-        refusals=upstream.refusals,
-        ticks=sum(bool(run.owner) and run.state in (RunState.CLOSED, RunState.SKIPPED) for run in ledger.runs),
-        port_calls=world.calls,
-        crashes=outcomes[Outcome.CRASHED],
-        timeouts=outcomes[Outcome.TIMED_OUT],
-        errors=outcomes[Outcome.RAISED],
-        drain_s=None if ended_ms is None else (ended_ms - begun_ms) / 1000,
-        writes=dict(sorted(ledger.writes.items())),
-    )
-
-
-def redone_chunks(steps: Iterable[Step], starts: Iterable[ChunkStart]) -> int:
-    """I4: chunks that were begun after their commit. A twin that had read the row before it counts too, so zero is
-    required only of runs without duplicate deliveries and stalls."""
-    committed_ms: dict[tuple[str, str], int] = {}
-    for step in steps:
-        if step.after.cursor != step.before.cursor or step.after.state is State.DONE:
-            committed_ms.setdefault((step.before.job_id, step.before.cursor), step.at_ms)
-    return sum(start.at_ms > committed_ms.get((start.job_id, start.cursor), start.at_ms) for start in starts)
-
-
-def _over_budget(ledger: MemoryLedger) -> int:
-    """I1: runs that admitted more, by claims of whatever number of invocations and by allowance, than was planned."""
-    claims = Counter(step.after.run_id for step in ledger.steps if step.name in ("claim", "admit"))
-    budgets = {run.key.run_id: run.budget for run in ledger.runs}
-    return sum(count > budgets.get(run_id, 0) for run_id, count in claims.items())
-
-
-def _max_in_flight(steps: Iterable[Step]) -> int:
-    now = most = 0
-    for step in steps:
-        now += (step.after.state is State.QUEUED) - (step.before.state is State.QUEUED)
-        most = max(most, now)
-    return most
-
+if TYPE_CHECKING:  # a scenario's expectations name figures, and a run has a scenario
+    from ops.simulator.drive import Drive
+    from ops.simulator.run import Run
+    from ops.simulator.scenario import Scenario
 
 STABLE: Final = (
     *("seed", "policy", "jobs", "done", "dead", "lost", "duplicate_effects", "redone_chunks", "over_budget_ticks"),
@@ -103,15 +31,19 @@ STABLE: Final = (
     *("ticks", "drain_s", "ideal_drain_s", "eta_error_median", "eta_error_p95", "live_wait_p95_s"),
     *("attempts_burned_by_refusals", "cost_per_job_usd", "wall_s"),
 )
+"""The figures that every version prints under these names: who reads `--json` may rely on them."""
+
+WAITED_TICKS: Final = 2
+"""What any drain waits for beyond its work: its first tick, and the one that admits its last rows."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Figures:
     """Every figure is a function of the scenario, the policy and the seed, `wall_s` excepted. None: does not apply.
 
-    `drain_ratio` is the drain less the two ticks that it waits, for its first one and for its last rows, over the
-    ideal. How the rate follows a limit that changes is in `limit_change`. `*_at_word` count the rows that were left
-    when an operator began to repair: dead ones, those that a dead one holds, and those that nothing holds.
+    `drain_ratio` is the drain less the two ticks that it waits, over the ideal. How the rate follows a limit that
+    changes is in `limit_change`. `*_at_word` count the rows that were left when an operator's rounds began: dead ones,
+    those that a dead one holds, and those that nothing holds.
     """
 
     scenario: str
@@ -155,13 +87,100 @@ class Figures:
     wall_s: float = 0.0
 
 
-FIGURES: Final = tuple(each.name for each in fields(Figures) if each.type != "str")
+FIGURES: Final = tuple(figure.name for figure in fields(Figures) if figure.type != "str")
 """The numbers among them: what a scenario may expect something of."""
+
+
+def figures_of(run: Run) -> Figures:
+    """What can be measured under any policy."""
+    figures = Figures(scenario=run.scenario.name, seed=run.world.seed, policy=run.policy)
+    figures.jobs, figures.done, figures.dead = len(run.lives.created_ms), run.done, run.dead
+    figures.unfinished = run.open_jobs
+    figures.upstream_calls, figures.refusals = len(run.upstream.calls), run.upstream.refusals
+    figures.refusals_per_1000 = run.traffic.per_1000
+    figures.refusals_per_1000_worst = run.traffic.worst_per_1000
+    limit, interval_s, from_ms = run.truth.limit, run.job_class.tick_interval_s, run.demand.from_ms
+    figures.refusals_per_1000_changing = limit_change.refused_per_1000(limit, run.upstream.calls, interval_s=interval_s)
+    figures.utilisation = run.demand.utilisation(run.world.now_ms)
+    calls_per_s = run.job_class.slots / run.scenario.service_s * run.scenario.calls_per_job
+    figures.ideal_drain_s = run.lives.ideal_drain_s(limit, from_ms=from_ms, calls_per_s=calls_per_s)
+    if run.backlog_ended_ms is not None:
+        figures.drain_s = (run.backlog_ended_ms - from_ms) / 1000
+        if figures.ideal_drain_s:
+            figures.drain_ratio = (figures.drain_s - WAITED_TICKS * interval_s) / figures.ideal_drain_s
+    wait_ms = quantile(run.lives.live_waits_ms, 0.95)
+    figures.live_wait_p95_s = None if wait_ms is None else wait_ms / 1000
+    figures.cost_per_job_usd = run.usage.usd() / run.done if run.done else None
+    return figures
+
+
+def checked_figures(run: Drive) -> Figures:
+    """Ours has a ledger, checkers, ticks and an operator besides."""
+    figures, suite, lines = figures_of(run), run.suite, run.meter.lines
+    ledger, outcomes = run.sluice.ledger, Counter(one.outcome for one in run.world.invocations)
+    figures.lost = figures.jobs - len(ledger.rows) + suite.findings.counts.get("I3", 0)
+    repeated_calls = sum(count - 1 for count in run.upstream.effects.values())
+    figures.duplicate_effects = repeated_calls + suite.of(OneEffect).repeats
+    figures.redone_chunks = redone_chunks(ledger.steps, run.sluice.starts)
+    figures.over_budget_ticks = len(suite.of(Budget).over_budget)
+    figures.max_in_flight = suite.of(Budget).most_in_flight
+    figures.order_violations = suite.findings.counts.get(Order.invariant, 0)
+    figures.attempts_burned_by_refusals = suite.of(Attempts).burned_by_others
+    figures.crashes, figures.timeouts = outcomes[Outcome.CRASHED], outcomes[Outcome.TIMED_OUT]
+    if run.rounds.met is not None and run.mix is None:
+        met = run.rounds.met
+        figures.dead_at_word, figures.held_at_word, figures.free_at_word = met.dead, met.held, met.free
+    if figures.done:
+        waste = wasted(run.windows, run.job_class).at_most(run.usage)
+        figures.waste_per_job_usd = waste.usd() / figures.done
+    figures.ticks = len(lines)
+    figures.ticks_to_90_percent = limit_change.ticks_to_90_percent(run.truth.limit, lines)
+    steady = limit_change.steady_rates(run.truth.limit, lines)
+    figures.steady_rate_low, figures.steady_rate_high = steady or (None, None)
+    errors, figures.eta_silent_ticks = truths_of(run).errors(lines, interval_s=run.job_class.tick_interval_s)
+    figures.eta_error_median, figures.eta_error_p95 = median(errors), quantile(errors, 0.95)
+    return figures
+
+
+def truths_of(run: Drive) -> Truths:
+    return Truths(run.lives, {job_id for job_id, job in run.sluice.rows.items() if job.state is State.DONE})
+
+
+def series_of(run: Drive) -> list[dict[str, Any]]:
+    """One entry per closed tick, for `report`; calls and refusals since the one before."""
+    series: list[dict[str, Any]] = []
+    truths, calls, refusals = truths_of(run), 0, 0
+    for line, (calls_now, refusals_now) in zip(run.meter.lines, run.meter.marks, strict=True):
+        learned_per_s = limit_change.learned_per_s(line)
+        entry = {
+            "t_s": (line.at_ms - START_MS) / 1000,
+            "waiting_live": line.waiting.live,
+            "waiting_recovery": line.waiting.recovery,
+            "later": line.later,
+            "behind": line.behind,
+            "dead": line.dead,
+            "in_flight": line.in_flight,
+            "budget": line.budget,
+            "admitted": line.admitted,
+            "rate_per_s": round(line.rate_per_s * run.scenario.calls_per_job, 4),
+            "learned_per_s": None if learned_per_s is None else round(learned_per_s, 4),
+            "true_limit_per_s": run.truth.limit.at(line.at_ms),
+            "refusals": refusals_now - refusals,
+            "calls": calls_now - calls,
+            "eta_said_s": None if line.eta_s is None else round(line.eta_s, 1),
+            "eta_true_s": round(truths.remaining_s(line.at_ms), 1),
+            "paused": line.paused,
+            "staged": line.staged,
+        }
+        series.append(entry)
+        calls, refusals = calls_now, refusals_now
+    return series
 
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """`violations`: how often each invariant broke; `failed`: the scenario's expectations that do not hold."""
+    """`violations`: how often each invariant broke, `said`: the first few in words; `failed`: the scenario's
+    expectations that do not hold."""
 
     figures: Figures
     violations: dict[str, int] = field(default_factory=dict)
@@ -174,7 +193,7 @@ class Result:
         return not self.violations and not self.failed
 
     def judge(self, scenario: Scenario) -> None:
-        values = asdict(self.figures)
+        values: Mapping[str, Any] = asdict(self.figures)
         for expectation in scenario.expect:
             value = values.get(expectation.figure)
             if not expectation.holds(value):
@@ -183,14 +202,12 @@ class Result:
 
     def json(self, *, series: bool = False) -> dict[str, Any]:
         figures = {name: _rounded(value) for name, value in asdict(self.figures).items()}
-        found: dict[str, Any] = figures | {"violations": self.violations, "said": self.said, "failed": self.failed}
-        return found | ({"series": self.series} if series else {})
+        judged = {"violations": self.violations, "said": self.said, "failed": self.failed}
+        return figures | judged | ({"series": self.series} if series else {})
 
     def text(self) -> str:
         """The same run gives the same bytes: `wall_s` is left out."""
-        found = self.json(series=True)
-        del found["wall_s"]
-        return json.dumps(found, sort_keys=True)
+        return json.dumps(self.json(series=True) | {"wall_s": None}, sort_keys=True)
 
 
 def _rounded(value: Any) -> Any:

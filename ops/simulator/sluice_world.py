@@ -8,9 +8,12 @@ assert sluice.report().done == 200
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ops.simulator.faults import FaultHook
 from ops.simulator.hosts import (
@@ -22,20 +25,19 @@ from ops.simulator.hosts import (
     TickEntry,
     WorkEntry,
 )
-from ops.simulator.kinds import SimKind, WatchedKind
+from ops.simulator.kinds import ChunkStart, SimKind, WatchedKind
 from ops.simulator.ports import GreenletParallel, SimLog, SimMetrics, VirtualClock, switching
-from ops.simulator.result import Report, report_of
 from ops.simulator.upstream import SimUpstream, UpstreamTruth
-from ops.simulator.world import START_MS, Invocation, Latency, Outcome, World
-from shared.domain.job import Job, Lane, NewJob
+from ops.simulator.world import Invocation, Latency, Outcome, World
+from shared.domain.control import RunState
+from shared.domain.job import Job, Lane, NewJob, State
 from shared.domain.messages import Delivery
 from shared.domain.settings import ClassSettings, Settings, UpstreamSettings
 from shared.errors import Retryable
 from shared.kind import Kind
-from shared.memory.blobs import MemoryBlobs
-from shared.memory.ledger import MemoryLedger, Staleness
-from shared.memory.limiter import MemoryLimiter
+from shared.memory.ledger import MemoryLedger, Staleness, Step
 from shared.memory.queue import EntryFaultHook, MemoryQueue
+from shared.memory.resources import MemoryBlobs, MemoryLimiter
 from shared.operate.switches import pause, resume
 from shared.pacer.tick import TickRequest, pace
 from shared.ports import Ports
@@ -46,10 +48,32 @@ from shared.worker.invocation import work
 KindsOf: TypeAlias = Callable[[World], Mapping[str, Kind]]
 
 _SUBMISSIONS: Final = 3
+"""How often a producer hands the same jobs in before a test is told that it never will be answered."""
 
 _DEAD_LETTER_SLOTS: Final = 2
+"""Concurrent readers of a dead-letter queue, as they are deployed."""
 
 _DEAD_LETTER_TIMEOUT_MS: Final = 30_000
+"""After so long such a reader is killed."""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a small world came to, as tests ask for it; the figures of a scenario are in `result`.
+
+    `over_budget_ticks`: runs that admitted more than they planned (I1). `writes`: the ledger's, by name.
+    """
+
+    jobs: int
+    done: int
+    dead: int
+    open: int
+    duplicate_effects: int
+    redone_chunks: int
+    over_budget_ticks: int
+    max_in_flight: int
+    ticks: int
+    crashes: int
+    writes: dict[str, int]
 
 
 class SimSluice:
@@ -152,13 +176,25 @@ class SimSluice:
             if invocation.outcome is Outcome.RAISED and invocation.error is not None
         ]
 
+    @property
+    def starts(self) -> list[ChunkStart]:
+        """The chunks that were begun, class by class."""
+        return [start for kind in self.kinds.values() for start in kind.starts]
+
     def report(self) -> Report:
-        return report_of(
-            world=self.world,
-            begun_ms=START_MS,
-            ledger=self.ledger,
-            upstream=self.upstream,
-            starts=[start for kind in self.kinds.values() for start in kind.starts],
+        ledger = self.ledger
+        return Report(
+            jobs=len(ledger.rows),
+            done=ledger.states[State.DONE],
+            dead=ledger.states[State.DEAD],
+            open=ledger.open_rows,
+            duplicate_effects=sum(count - 1 for count in self.upstream.effects.values()),
+            redone_chunks=redone_chunks(ledger.steps, self.starts),
+            over_budget_ticks=_over_budget(ledger),
+            max_in_flight=_max_in_flight(ledger.steps),
+            ticks=sum(bool(run.owner) and run.state in (RunState.CLOSED, RunState.SKIPPED) for run in ledger.runs),
+            crashes=sum(invocation.outcome is Outcome.CRASHED for invocation in self.world.invocations),
+            writes=dict(sorted(ledger.writes.items())),
         )
 
     # -- assembly
@@ -250,3 +286,28 @@ class SimSluice:
             return read_dead_letters(self.ports, job_class, deliveries, nonce=nonce, jitter=self._jitter)
 
         return run
+
+
+def redone_chunks(steps: Iterable[Step], starts: Iterable[ChunkStart]) -> int:
+    """I4: chunks that were begun after their commit. A twin that had read the row before it counts too, so zero is
+    required only of runs without duplicate deliveries and stalls."""
+    committed_ms: dict[tuple[str, str], int] = {}
+    for step in steps:
+        if step.after.cursor != step.before.cursor or step.after.state is State.DONE:
+            committed_ms.setdefault((step.before.job_id, step.before.cursor), step.at_ms)
+    return sum(start.at_ms > committed_ms.get((start.job_id, start.cursor), start.at_ms) for start in starts)
+
+
+def _over_budget(ledger: MemoryLedger) -> int:
+    """I1: runs that admitted more, by claims of whatever number of invocations and by allowance, than was planned."""
+    claims = Counter(step.after.run_id for step in ledger.steps if step.name in ("claim", "admit"))
+    budgets = {run.key.run_id: run.budget for run in ledger.runs}
+    return sum(count > budgets.get(run_id, 0) for run_id, count in claims.items())
+
+
+def _max_in_flight(steps: Iterable[Step]) -> int:
+    in_flight = most = 0
+    for step in steps:
+        in_flight += (step.after.state is State.QUEUED) - (step.before.state is State.QUEUED)
+        most = max(most, in_flight)
+    return most

@@ -37,7 +37,7 @@ from shared.domain.job import NewJob
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput, Retryable
 from shared.ports import Ports
-from shared.submit.submission import Refusal, SubmitReport, Wave, admitted, create_wave, wave_nonce, waves
+from shared.submit.submission import Refusal, SubmitReport, Wave, create_wave, valid_rows, wave_nonce, waves
 
 
 class Interrupts:
@@ -236,14 +236,14 @@ class Submission:
     def _all_good(self, source: Source) -> bool:
         """Read everything once without writing. What only the ledger knows, an id with other contents, comes later."""
         self._meter.begin("checking", size_bytes=source.size_bytes)
-        for _ in admitted(self._ports, self._settings, self._jobs(source), refuse=self._refuse):
+        for _ in valid_rows(self._ports, self._settings, self._jobs(source), refuse=self._refuse):
             pass
         source.rewind()
         return not self.summary.refused
 
     def _create(self, source: Source) -> None:
         self._meter.begin("submitting", size_bytes=source.size_bytes)
-        rows = admitted(self._ports, self._settings, self._jobs(source), refuse=self._refuse)
+        rows = valid_rows(self._ports, self._settings, self._jobs(source), refuse=self._refuse)
         for number, wave in enumerate(waves(rows)):
             with self._interrupts.shielded():
                 report = self._create_wave(wave, nonce=wave_nonce(self._plan.nonce, number))

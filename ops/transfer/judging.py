@@ -14,7 +14,7 @@ from shared.domain.json_text import json_fault
 from shared.domain.records import StoredOutput, StoredRate
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput
-from shared.submit.validation import MAX_DUE_MS, admit
+from shared.submit.validation import MAX_DUE_MS, new_row
 from shared.worker.message import MAX_CURSOR_BYTES, MAX_OUTPUT_BYTES
 
 _MOST: Final = {"epoch": 10**8, "copy": 10**6}
@@ -54,7 +54,7 @@ def _judge_job(job: Job, settings: Settings) -> None:
     said = {"job_id": job.job_id, "job_class": job.job_class, "match_id": job.match_id, "priority": job.priority}
     payload = "null" if job.payload_key else job.payload
     try:
-        admit(NewJob(payload=payload, due_ms=job.due_ms, **said), settings, now_ms=0)  # type: ignore[arg-type]
+        new_row(NewJob(payload=payload, due_ms=job.due_ms, **said), settings, now_ms=0)  # type: ignore[arg-type]
     except InvalidInput as fault:
         raise InvalidInput(f"job.{fault.field}", got=fault.got, expected=fault.expected) from None
     _judge_cursor("job.cursor", job.cursor)

@@ -12,6 +12,7 @@ Attribute: TypeAlias = dict[str, Any]
 Item: TypeAlias = dict[str, Attribute]
 
 INDEX: Final = "work"
+"""The sparse index: only rows that have these two attributes stand in it."""
 PARTITION: Final = "work_partition"
 POSITION: Final = "work_position"
 

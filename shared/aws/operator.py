@@ -1,9 +1,4 @@
-"""The event source mappings of a class's lanes, found by the queues that they read.
-
-What the metrics said in the past hours, from CloudWatch.
-
-Who AWS says that the caller is.
-"""
+"""What only an operator's command asks of AWS: the mappings of a class's lanes, past metrics, and who the caller is."""
 
 from __future__ import annotations
 
@@ -20,8 +15,10 @@ from shared.errors import HistoryUnavailable, MappingMissing, MappingsUnavailabl
 from shared.operate.ports import LaneMapping
 
 _SETTLED: Final = frozenset({"Enabled", "Disabled"})
+"""The states of a mapping whose last change is in force."""
 
 _BUSY: Final = "ResourceInUseException"
+"""The mapping is being changed by somebody else."""
 
 
 class LambdaMappings:
@@ -32,13 +29,13 @@ class LambdaMappings:
         self._urls = queue_urls
 
     def read(self, job_class: str) -> dict[Lane, LaneMapping]:
-        found = {lane: self._find(job_class, lane) for lane in Lane}
+        mappings = {lane: self._find(job_class, lane) for lane in Lane}
         return {
             lane: LaneMapping(
-                slots=(each.get("ScalingConfig") or {}).get("MaximumConcurrency"),
-                settled=each.get("State", "Enabled") in _SETTLED,
+                slots=(mapping.get("ScalingConfig") or {}).get("MaximumConcurrency"),
+                settled=mapping.get("State", "Enabled") in _SETTLED,
             )
-            for lane, each in found.items()
+            for lane, mapping in mappings.items()
         }
 
     def bound(self, job_class: str, lane: Lane, *, slots: int) -> None:
@@ -61,14 +58,12 @@ class LambdaMappings:
         if url is None:
             raise MappingMissing(f"{job_class}, {lane}: its queue is not known")
         with answered(MappingsUnavailable):
-            asked = self._clients.for_person("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-            arn = asked["Attributes"]["QueueArn"]
-            found: list[dict[str, Any]] = self._functions.list_event_source_mappings(EventSourceArn=arn)[
-                "EventSourceMappings"
-            ]
-        if len(found) != 1:
-            raise MappingMissing(f"{job_class}, {lane}: {len(found)} found")
-        return found[0]
+            queue = self._clients.for_person("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+            answer = self._functions.list_event_source_mappings(EventSourceArn=queue["Attributes"]["QueueArn"])
+        mappings: list[dict[str, Any]] = answer["EventSourceMappings"]
+        if len(mappings) != 1:
+            raise MappingMissing(f"{job_class}, {lane}: {len(mappings)} found")
+        return mappings[0]
 
 
 _HOUR_S: Final = 3600
@@ -83,12 +78,12 @@ class CloudWatchHistory:
         """One value an hour, at most a day of them in one answer. Every failure is `HistoryUnavailable`: what asks for
         the past can do without it."""
         try:
-            found = self._clients.for_person("cloudwatch").get_metric_statistics(
+            answer = self._clients.for_person("cloudwatch").get_metric_statistics(
                 Namespace=self._namespace,
                 MetricName=metric,
                 Dimensions=[{"Name": DIMENSION, "Value": job_class}],
-                StartTime=_moment(since_ms),
-                EndTime=_moment(until_ms),
+                StartTime=datetime.fromtimestamp(since_ms / 1000, tz=UTC),
+                EndTime=datetime.fromtimestamp(until_ms / 1000, tz=UTC),
                 Period=_HOUR_S,
                 Statistics=["Maximum"],
             )
@@ -96,12 +91,8 @@ class CloudWatchHistory:
             raise HistoryUnavailable(code_of(error)) from error
         except BotoCoreError as error:
             raise HistoryUnavailable(type(error).__name__) from error
-        points = sorted(found["Datapoints"], key=lambda point: point["Timestamp"])
+        points = sorted(answer["Datapoints"], key=lambda point: point["Timestamp"])
         return [float(point["Maximum"]) for point in points]
-
-
-def _moment(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
 
 
 _NO_ACCOUNT: Final = "000000000000"
@@ -114,7 +105,7 @@ def caller_arn(clients: Clients) -> str | None:
     None where AWS does not say: no credentials, no answer, or an emulator, to which everybody is the same.
     """
     try:
-        found = clients.identity.get_caller_identity()
+        identity = clients.identity.get_caller_identity()
     except (BotoCoreError, ClientError):
         return None
-    return None if found["Account"] == _NO_ACCOUNT else str(found["Arn"])
+    return None if identity["Account"] == _NO_ACCOUNT else str(identity["Arn"])

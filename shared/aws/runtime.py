@@ -1,10 +1,4 @@
-"""Time and threads of a real process. The only place in what ships that reads the wall clock.
-
-What a handler raises, without what it was given.
-
-Lambda prints an error that leaves a handler, and hands its text to whoever invoked it or to the queue of lost events.
-AWS's own errors quote requests, and a library's quote whatever they stumbled over (I12).
-"""
+"""Time and threads of a real process, and what a handler may raise. The only place that reads the wall clock."""
 
 from __future__ import annotations
 
@@ -20,8 +14,8 @@ from shared.aws.clients import code_of
 from shared.errors import SluiceError, Unforeseen
 
 Item = TypeVar("Item")
-
 Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 
 DEFAULT_THREADS: Final = 32
 """Half of a client's connection pool: two fan-outs at a time find a free connection each."""
@@ -50,14 +44,12 @@ class ThreadParallel:
         return [future.result() for future in futures]  # the pool has waited for all of them
 
 
-Answer = TypeVar("Answer")
-
-
 def discreet(handler: Callable[[Any, Any], Answer]) -> Callable[[Any, Any], Answer]:
     """A handler that raises nothing but our own errors, whose texts hold no input, and without what they came from.
 
-    Any other is told by its type, and AWS's by its code; a job's code that exits too, whose last words Python would
-    print. Where it happened stays in the trace.
+    Lambda prints an error that leaves a handler, and hands its text to whoever invoked it or to the queue of lost
+    events. AWS's own errors quote requests, and a library's quote whatever they stumbled over (I12): so any other error
+    is told by its type, and AWS's by its code, an exit of a job's code too. The trace says where it happened.
     """
 
     @wraps(handler)

@@ -1,7 +1,5 @@
-"""The `Log` as one JSON line per decision, through Powertools' logger.
-
-The `Metrics` as CloudWatch embedded metric format: one log line per set of values, one dimension, one class.
-"""
+"""The `Log` as one JSON line per decision, through Powertools' logger. The `Metrics` as CloudWatch's embedded metric
+format: one line per set of values, with one dimension, the job class."""
 
 from __future__ import annotations
 
@@ -43,6 +41,7 @@ class JsonLog:
 
 
 DIMENSION: Final = "JobClass"
+"""The one dimension of every metric: alarms and dashboards are made for it."""
 
 _UNITS: Final = {
     "PerSecond": MetricUnit.CountPerSecond,

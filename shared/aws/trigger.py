@@ -1,7 +1,4 @@
-"""The `Trigger`: the pacer as a Lambda function, invoked asynchronously.
-
-The pacer, invoked by an operator who waits for its answer. The deployment itself only ever triggers it.
-"""
+"""The pacer as a Lambda function: triggered by the webhook, or invoked by an operator who waits."""
 
 from __future__ import annotations
 
@@ -24,22 +21,20 @@ class LambdaTrigger:
         self._function_name = function_name
 
     def start(self, key: RunKey) -> None:
-        minute = datetime.fromtimestamp(key.minute_ms / 1000, tz=UTC)
-        event = {"job_class": key.job_class, "scheduled_at": f"{minute:%Y-%m-%dT%H:%M:%SZ}", "source": WEBHOOK}
+        request = {"FunctionName": self._function_name, "Payload": _event(key, WEBHOOK)}
         try:
             with answered(TriggerUnavailable):
-                self._clients.functions.invoke(
-                    FunctionName=self._function_name, InvocationType="Event", Payload=json.dumps(event).encode()
-                )
+                self._clients.functions.invoke(InvocationType="Event", **request)
         except ClientError as error:
             raise TriggerUnavailable(code_of(error)) from error
 
 
 _ANSWER_MARGIN_S: Final = 15.0
+"""The client waits this much longer than the pacer may run, or it would give up on an answer that comes."""
 
 
 class LambdaPacer:
-    """`shared.operator_ports.Pacer`. Needs lambda:InvokeFunction on the pacer."""
+    """`shared.operate.ports.Pacer`. Needs lambda:InvokeFunction on the pacer."""
 
     def __init__(self, clients: Clients, function_name: str, *, timeout_s: float) -> None:
         self._clients = clients
@@ -47,15 +42,19 @@ class LambdaPacer:
         self._timeout_s = timeout_s
 
     def tick(self, key: RunKey, *, source: str) -> str:
-        minute = datetime.fromtimestamp(key.minute_ms / 1000, tz=UTC)
-        event = {"job_class": key.job_class, "scheduled_at": f"{minute:%Y-%m-%dT%H:%M:%SZ}", "source": source}
         client = self._clients.awaited_functions(timeout_s=self._timeout_s + _ANSWER_MARGIN_S)
         try:
             with answered(TriggerUnavailable):
-                answer = client.invoke(FunctionName=self._function_name, Payload=json.dumps(event).encode())
+                answer = client.invoke(FunctionName=self._function_name, Payload=_event(key, source))
         except ClientError as error:
             raise TriggerUnavailable(code_of(error)) from error
-        said = json.loads(answer["Payload"].read())
-        if "FunctionError" in answer or not isinstance(said, dict):
+        result = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer or not isinstance(result, dict):
             raise TriggerUnavailable("the pacer failed: its log says why")
-        return str(said["outcome"])
+        return str(result["outcome"])
+
+
+def _event(key: RunKey, source: str) -> bytes:
+    minute = datetime.fromtimestamp(key.minute_ms / 1000, tz=UTC)
+    event = {"job_class": key.job_class, "scheduled_at": f"{minute:%Y-%m-%dT%H:%M:%SZ}", "source": source}
+    return json.dumps(event).encode()

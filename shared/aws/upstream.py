@@ -1,10 +1,6 @@
-"""The `Upstream` as one POST of JSON. It does not retry: a retry would spend a permit that nobody reserved (I7).
+"""The `Upstream`: one POST of JSON, or one call of Amazon Bedrock's Converse. A kind notices no difference.
 
-The `Upstream` as Amazon Bedrock's Converse. A kind notices no difference: an object of JSON in, an object out.
-
-What a kind's body says under `instructions` becomes the model's system prompt, the rest of it the message. Converse has
-no idempotency: the key travels as metadata of the request, where the account's invocation log shows it. A call that is
-repeated after a crash is paid for twice, and is committed once.
+Neither retries: a retry would spend a permit that nobody reserved (I7).
 """
 
 from __future__ import annotations
@@ -27,14 +23,19 @@ from shared.ports import Clock, Upstream
 from shared.worker.retry import parse_retry_after
 
 _CONNECT_S: Final = 2.0
+"""An upstream that takes longer to accept a connection is not there."""
 
 _POOL: Final = 32
+"""Connections that are kept open for calls from parallel threads."""
 
 _PIECE: Final = 65_536
+"""Bytes read at a time: the time that is left is looked at between two pieces."""
 
 _MOST_BYTES: Final = 6 * 1024 * 1024
+"""The largest answer that is read: Lambda's own bound of a request or response."""
 
 _LONGEST_KEY: Final = 255
+"""The longest idempotency key that is sent as it is."""
 
 
 class HttpUpstream:
@@ -142,19 +143,28 @@ def header_key(key: str) -> str:
 
 
 INSTRUCTIONS: Final = "instructions"
+"""The field of a kind's body that becomes the system prompt."""
 
 _LEAST_S: Final = 1
+"""The shortest timeout: they are whole seconds."""
 
 _METADATA: Final = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
+"""What Converse accepts as a value of a request's metadata."""
 
 _NOT_READY: Final = "ModelNotReadyException"
+"""The model is being loaded: a wait, not a failure."""
 
 _MODEL_FAILED: Final = frozenset({"ModelErrorException", "ModelTimeoutException"})
 """Sent with statuses in the four hundreds, which would make them the job's own failure."""
 
 
 class ConverseUpstream:
-    """One attempt a call, with the call's own timeout in whole seconds: a client is made once for each."""
+    """One attempt a call, with the call's own timeout in whole seconds: a client is made once for each.
+
+    What a kind's body says under `instructions` becomes the model's system prompt, the rest of it the message. Converse
+    has no idempotency (fact F57): the key travels as metadata of the request, where the account's invocation log shows
+    it. A call that is repeated after a crash is paid for twice, and is committed once.
+    """
 
     def __init__(self, clients: Clients, clock: Clock) -> None:
         self._clients = clients

@@ -1,8 +1,7 @@
-"""What an operator sets in place of what Sluice would calculate: a number, its signature, and until when.
+"""Runs, the class lock, and what control remembers of a class between ticks (rule 5; protocol: the ledger).
 
-The last word stands, also that there is no number any more: who took an override away is as much of a question.
-
-Runs, the class lock and what control remembers between ticks (rule 5; protocol: the ledger).
+Also what an operator sets in place of what Sluice would calculate: a number, its signature, and until when. The last
+override stands on control also when it says that there is no number any more: it tells who took the one before away.
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ BY_OPERATOR: Final = "set by an operator"
 
 
 class RateOverride(Struct, frozen=True, kw_only=True):
-    """An upper bound of a class's rate, in jobs per second. `until_ms` None: until somebody clears it.
-
-    `rate_per_s` None: somebody did. The flag then says who, and nothing is bound.
-    """
+    """An upper bound of a class's rate, set by an operator."""
 
     rate_per_s: float | None
+    """Jobs per second. None: somebody cleared the bound, and the flag says who."""
     flag: Flag
     until_ms: int | None = None
+    """When the bound ends by itself; None: when somebody clears it."""
 
     def __post_init__(self) -> None:
         rate = self.rate_per_s
@@ -46,16 +44,18 @@ def rate_bound(override: RateOverride | None, *, now_ms: int) -> float | None:
 
 
 class SlotsOverride(Struct, frozen=True, kw_only=True):
-    """How many workers a class may have, in place of the configured slots. `slots` None: those again.
+    """How many workers a class may have, set by an operator in place of the configured slots.
 
-    Written before the mappings are touched, and once more with `verified_ms` when both were read back: without it a
-    command died between the two, or runs now. `before` are the slots that were verified last before it: the way back.
+    Written before the lanes' event source mappings are changed, and once more when both were read back.
     """
 
     slots: int | None
+    """None: the configured slots again."""
     flag: Flag
     before: int
+    """The slots that were verified last before this override: the way back."""
     verified_ms: int | None = None
+    """When both mappings were read back with the new slots. None: the command runs now, or died before that."""
 
     def __post_init__(self) -> None:
         for name in ("slots", "before"):
@@ -90,33 +90,38 @@ def slots_source(override: SlotsOverride | None) -> str:
 
 def override_sources(rate: RateOverride | None, concurrency: SlotsOverride | None, *, now_ms: int) -> dict[str, str]:
     """The factors of a tick that an operator set, for `explain`; none where nothing is overridden."""
-    found = {} if rate_bound(rate, now_ms=now_ms) is None else {"override_rate_per_s": BY_OPERATOR}
+    sources = {} if rate_bound(rate, now_ms=now_ms) is None else {"override_rate_per_s": BY_OPERATOR}
     if concurrency is not None and not concurrency.settled:
-        found["concurrency"] = slots_source(concurrency)
-    return found
+        sources["concurrency"] = slots_source(concurrency)
+    return sources
 
 
 HISTORY_TICKS: Final = 15
-"""Ticks that control remembers. Bounded, because an item may not grow to 400 KB (fact F23)."""
+"""Ticks that control remembers. Bounded, because an item may not grow beyond 400 KB (fact F23)."""
 
 SCHEDULE: Final = "schedule"
+"""What a run's `source` says of one that the class's own schedule admitted."""
 
 WEBHOOK: Final = "webhook"
-"""What a run's `source` says of who admitted it."""
+"""What a run's `source` says of one that a request from outside admitted."""
 
 REPAIR_MARK: Final = "+repair"
 """Ends the id of a repair: a tick of a class's own schedule that admits no run."""
 
 RECENT_ADMISSIONS: Final = 4
-"""Admissions that control remembers for the index's lag: a tick's own, and what was spent just before it. More than one
-tick within the lag takes an overlap."""
+"""How many of the last admissions control remembers. The index may show a row some seconds late, so a tick adds to what
+it counts there the rows that were admitted in those seconds: by submitters before a tick and by the tick itself, two
+entries a tick. Four hold two ticks: that a second one falls into those seconds takes a trigger that came late."""
 
 
 class RunState(StrEnum):
     OPEN = "open"
+    """Admitted. Resumable when its owner is dead: nothing was planned yet."""
     PLANNED = "planned"
+    """A tick has spent what it earned. Whoever resumes it only sweeps and closes."""
     CLOSED = "closed"
     SKIPPED = "skipped"
+    """Ended without a plan, for the reason that the run says."""
 
 
 class RunKey(Struct, frozen=True, kw_only=True):
@@ -142,14 +147,18 @@ class RunKey(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """The run row: the dedup record and the drain token in one."""
+    """The run row: that it exists is the dedup of the minute (I6), and who owns it may tick."""
 
     key: RunKey
     state: RunState
     source: str
+    """Who admitted it: `SCHEDULE`, `WEBHOOK` or a command's name."""
     owner: str = ""
+    """The nonce of the invocation that took it last; "" before the first one."""
     budget: int = 0
+    """Rows that its plan may admit; 0 before the plan."""
     reason: str = ""
+    """Why it was skipped; "" for every other state."""
 
 
 class Carry(Struct, frozen=True, kw_only=True):
@@ -170,37 +179,50 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 class TickLine(Struct, frozen=True, kw_only=True):
-    """One tick as control's history keeps it: what the ETA, `status` and `explain` read.
-
-    `staged`: it ran at a part of its rate, in a staged recovery.
-
-    `facts` is what the plan was made from, beyond what stands here already (`pacer.decide`). `granted` rows of the
-    budget were left to submitters; `arrived` live rows had come since the plan before, None where nothing was planned.
-    `cost` is what was spent since the tick before (`pacer.cost.Spending`, packed); empty: not known.
-    """
+    """One tick as control's history keeps it, written by its close: what the ETA, `status` and `explain` read."""
 
     run_id: str
     at_ms: int
+    """When the tick counted."""
     paused: bool
+    """The class was paused or halted."""
     waiting: LaneCounts
+    """Eligible rows, by the lane that they would be claimed in."""
     later: int
+    """Waiting rows that are not eligible yet."""
     behind: int
+    """Jobs of ordered matches that wait for the ones before them."""
     in_flight: int
+    """Rows in flight as the index showed them, before the tick's own claims."""
     dead: int
     budget: int
+    """Rows that the plan allowed to admit."""
     admitted: int
+    """Rows that the tick claimed."""
     confirmed: int
+    """Messages of them that the queue confirmed."""
     swept: int
+    """Rows in flight whose message was sent again."""
     rate_per_s: float
+    """Jobs per second that the plan was made for."""
     binding: str
+    """What kept the budget from being larger."""
     oldest_age_s: int
+    """Age of the oldest eligible row in seconds, 0 without one."""
     eta_s: float | None
+    """Seconds until what was pending then is over, as the tick said; None: it will not drain, or nobody knows."""
     rate_binding: str = ""
+    """What kept the rate from being higher."""
     staged: bool = False
+    """The tick ran at a part of its rate, in a staged recovery."""
     facts: str = ""
+    """What the plan was made from, beyond what stands here already, packed by `pacer.decide`."""
     cost: str = ""
+    """What was spent since the tick before, packed by `pacer.cost`; "" where it is not known."""
     granted: int = 0
+    """Rows of the budget that were left to submitters as live allowance."""
     arrived: int | None = None
+    """Live rows that had come since the plan before; None where nothing was planned."""
 
     @property
     def workable(self) -> int:
@@ -214,26 +236,43 @@ class TickLine(Struct, frozen=True, kw_only=True):
 
 
 class Control(Struct, frozen=True, kw_only=True):
-    """The control item of a class. Absent in the ledger means all defaults. `resumed` signs the last resume."""
+    """The control item of a class. A class that has none in the ledger has these defaults."""
 
     job_class: str
     version: int = 0
+    """Raised by every write."""
     lock_owner: str = ""
+    """The nonce of the tick that holds the class lock; "" while nobody does."""
     lock_run_id: str = ""
+    """The run that the lock was taken for."""
     lock_until_ms: int = 0
+    """When the lock is anybody's, whoever holds it."""
     pause: Flag | None = None
+    """While it is set, nothing more is admitted."""
     halt: Flag | None = None
+    """While it is set, workers give their jobs back at the next chunk, too."""
     webhook_closed: bool = False
+    """Whether the webhook refuses to admit runs of the class."""
     webhook_switched: Flag | None = None
+    """Who closed or opened the webhook last."""
     resumed: Flag | None = None
+    """Who ended the last pause or halt."""
     carry: Carry = field(default_factory=Carry)
+    """What each lane is owed of the next budget. Set by a plan."""
     planned_at_ms: int | None = None
+    """Up to when ticks have earned and planned; None before the first plan."""
     recent: tuple[Admission, ...] = ()
+    """The last admissions, which the index may not show yet. Set by a plan and by the close."""
     history: tuple[TickLine, ...] = ()
+    """The last ticks, oldest first. Set by the close."""
     measures: Measures | None = None
+    """What was measured of the class's jobs. Set by the close."""
     rate: RateOverride | None = None
+    """What an operator last said about the rate."""
     slots: SlotsOverride | None = None
+    """What an operator last said about the slots."""
     stage: Stage | None = None
+    """Where a staged recovery stands; None: full rate. Set by the close."""
 
     @property
     def admits(self) -> bool:
@@ -294,10 +333,11 @@ class Ended(Struct, frozen=True, kw_only=True):
 TakeResult: TypeAlias = Taken | Busy | Ended
 
 OPEN_LOOK_BACK_MS: Final = 24 * 60 * MINUTE_MS
-"""How far back a tick looks for runs that nobody executed: what a run older than this was to drain, others have."""
+"""How far back a tick looks for runs that nobody executed. Whatever an older run was to drain, later ones have."""
 
 _LOOKS: Final = 3
-"""A tick may die between its close and its look, so one line says little; three of them in a row are believed."""
+"""A tick closes first and looks for open runs afterwards, and may die between the two. So one tick in the history does
+not say that somebody has looked; of three in a row at least one is believed to have."""
 
 
 def minutes_to_look_at(
@@ -306,7 +346,7 @@ def minutes_to_look_at(
     """The minutes in which an admitted run may still be open: a bounded list of keys instead of a scan.
 
     Back to the oldest tick that control remembers, or at least three intervals, and beyond that by the greatest age
-    that the webhook accepts: ticks that failed or found no time leave no line, so the list grows until one succeeds.
+    that the webhook accepts. Ticks that failed leave nothing in the history, so the list grows until one succeeds.
     """
     oldest_ms = history[0].at_ms if len(history) >= _LOOKS else 0
     since_ms = min(oldest_ms, now_ms - _LOOKS * interval_s * 1000) - max_age_s * 1000

@@ -1,7 +1,4 @@
-"""What goes through the ports: index pages, messages on their way out and in, reservations of permits.
-
-What SQS FIFO accepts: batches by count and by bytes, and group ids for any match (facts F3, F5).
-"""
+"""Messages: what travels in the queue, on its way out and in, and what SQS FIFO accepts of it (facts F3, F5)."""
 
 from __future__ import annotations
 
@@ -9,25 +6,25 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from shared.domain.job import (
-    Job,
-    Lane,
-    State,
-)
+from shared.domain.job import Job, Lane, State
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
-class Message(Struct, frozen=True, kw_only=True):
-    """What travels in the queue: a hint at a row, never the truth (rule 1)."""
+class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What travels in the queue, as JSON: a hint at a row, never the truth (rule 1). The fields are the row's."""
 
-    job_id: str
-    job_class: str
+    job_id: _Name
+    job_class: _Name
     cursor: str
-    epoch: int
-    copy: int
+    epoch: _Count
+    copy: _Count
 
     @property
     def dedup_id(self) -> str:
@@ -72,14 +69,16 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 MAX_ENTRIES: Final = 10
+"""The most messages in one batch."""
 
 MAX_BYTES: Final = 262_144
+"""The most bytes of one batch, its messages together."""
 
 HASHED_PREFIX: Final = "sha256-"
 """Begins every hashed group id, and no other: a match whose id begins so is hashed too."""
 
-_ACCEPTED: Final = re.compile(r"[!-~]{1,128}")
-"""ASCII letters, digits and punctuation: all that is printable except the space."""
+ACCEPTED_ID: Final = re.compile(r"[!-~]{1,128}")
+"""What SQS takes as a group or deduplication id: printable ASCII except the space (fact F3)."""
 
 Entry = TypeVar("Entry")
 
@@ -107,6 +106,6 @@ def group_id(match_id: str) -> str:
 
     Nothing is normalised, so distinct matches have distinct groups. Never raises, not for lone surrogates either.
     """
-    if _ACCEPTED.fullmatch(match_id) and not match_id.startswith(HASHED_PREFIX):
+    if ACCEPTED_ID.fullmatch(match_id) and not match_id.startswith(HASHED_PREFIX):
         return match_id
     return HASHED_PREFIX + hashlib.sha256(match_id.encode("utf-8", "surrogatepass")).hexdigest()

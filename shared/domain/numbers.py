@@ -1,4 +1,4 @@
-"""?"""
+"""Exact arithmetic of rows. A file of its own: pacer, worker and operate count with it, and none imports another."""
 
 from __future__ import annotations
 

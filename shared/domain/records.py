@@ -1,4 +1,7 @@
-"""What an export takes of the ledger, item by item, each as one value."""
+"""What an export takes of the ledger, item by item, each as one value.
+
+A file of its own: both ledgers make these values and `ops.transfer` writes them, and nobody else knows them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class RecordPage(Struct, frozen=True, kw_only=True):
     """A part of the ledger in its own order: a job is directly followed by its outputs, on the next page if need be.
 
     `resume` is where the next page begins, None after the last. `left_out` counts the items that are no records: the
-    lines of ordered matches, which the rows say again, permits, stats and what else belongs to the deployment.
+    order of matches, which the rows say again, permits, stats and what else belongs to the deployment.
     """
 
     records: tuple[Record, ...]

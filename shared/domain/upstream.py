@@ -1,4 +1,4 @@
-"""?"""
+"""What is said of an upstream: reservations of permits, and the rate that was learned of it."""
 
 from __future__ import annotations
 
@@ -45,20 +45,24 @@ class Decision(StrEnum):
 
 
 class Learned(Struct, frozen=True, kw_only=True):
-    """What the upstream's item remembers. Plain numbers; rates in calls per second.
-
-    `window_ms` is the last window decided, `changed_ms` when the rate in force was set, `previous_per_s` the one before
-    it. `probes` counts the clean windows beyond the good rate, `refused_windows` the refused ones in a row.
-    """
+    """What the ledger remembers of an upstream's rate. Rates are calls per second; `pacer.rate` sets every field."""
 
     rate_per_s: float
+    """The rate in force."""
     good_per_s: float
+    """The highest rate that is known to be good: fully used and clean."""
     refused_per_s: float | None = None
+    """The rate at which a window was last refused; None: none was."""
     previous_per_s: float | None = None
+    """The rate in force before this one."""
     changed_ms: int = 0
+    """When the rate in force was set."""
     window_ms: int = -1
+    """The start of the last window that was decided on; -1 before the first."""
     probes: int = 0
+    """Steps beyond the good rate, in a row. Below 0: clean windows to wait for before the next step."""
     refused_windows: int = 0
+    """Refused windows in a row."""
     decision: Decision = Decision.INITIAL
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The ledger in memory item by item: the twin of `shared.aws.ledger_copy`."""
+"""The ledger in memory item by item: the twin of `shared.aws.copy`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
-
-from msgspec.structs import replace
 
 from shared.domain.control import Control, Run
 from shared.domain.job import Job
@@ -33,19 +31,17 @@ class MemoryCopy:
     def page(self, resume: str | None) -> RecordPage:
         """Resumed behind the last record's place, as a table is: what was added before it since is not met again."""
         behind = _START if resume is None else tuple(json.loads(resume))
-        found = list(islice(((place, each) for place, each in self._records() if place > behind), _PAGE_RECORDS))
-        more = len(found) == _PAGE_RECORDS
-        return RecordPage(
-            records=tuple(record for _, record in found), resume=json.dumps(found[-1][0]) if more else None
-        )
+        page = list(islice(((place, record) for place, record in self._records() if place > behind), _PAGE_RECORDS))
+        resume = json.dumps(page[-1][0]) if len(page) == _PAGE_RECORDS else None
+        return RecordPage(records=tuple(record for _, record in page), resume=resume)
 
     def read_jobs(self, job_ids: list[str]) -> dict[str, Job]:
         rows = self._ledger.rows
         return {job_id: rows[job_id].job for job_id in job_ids if job_id in rows}
 
     def put_output(self, stored: StoredOutput) -> bool:
-        found = self._stores.outputs.setdefault(stored.job_id, {})
-        return found.setdefault(stored.output.cursor, stored.output) is stored.output
+        outputs = self._stores.outputs.setdefault(stored.job_id, {})
+        return outputs.setdefault(stored.output.cursor, stored.output) is stored.output
 
     def put_order(self, match: Match) -> bool:
         return self._stores.matches.orders.setdefault((match.job_class, match.match_id), match) is match
@@ -62,10 +58,8 @@ class MemoryCopy:
     def adopt(self, job_class: str, values: Mapping[str, object]) -> None:
         """A field at its default counts as one that nobody has written."""
         now, empty = self._stores.runs.control(job_class), Control(job_class=job_class)
-        mine: dict[str, Any] = {
-            name: value for name, value in values.items() if getattr(now, name) == getattr(empty, name)
-        }
-        self._stores.runs.put(replace(now, **mine))
+        adopted = {name: value for name, value in values.items() if getattr(now, name) == getattr(empty, name)}
+        self._stores.runs.change(job_class, **adopted)
 
     def _records(self) -> Iterator[tuple[_Place, Record]]:
         stores = self._stores

@@ -1,16 +1,14 @@
-"""One SQS FIFO queue, as strict as the real one and stricter than local emulators (facts F1, F3, F7, F8, F10, F34).
+"""The work queues in memory: one FIFO queue per (class, lane), one dead-letter queue per class.
 
-Order within a group, a group locked while any message of it is in flight, deduplication that survives deletion,
-receive counts and the move to the dead-letter queue, retention, bounds on what is in flight and on what is searched.
-
-The work queues in memory: one FIFO queue per (class, lane), one dead-letter queue per class.
+Each is as strict as the real one and stricter than local emulators (facts F1, F3, F7, F8, F10, F34): order within a
+group, a group locked while any message of it is in flight, deduplication that survives deletion, receive counts and the
+move to the dead-letter queue, retention, bounds on what is in flight and on what is searched.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,14 +17,17 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from shared.domain.job import Lane
-from shared.domain.messages import BatchAnswer, Delivery, Message, Outgoing
+from shared.domain.messages import ACCEPTED_ID, MAX_BYTES, MAX_ENTRIES, BatchAnswer, Delivery, Message, Outgoing
 from shared.domain.settings import ClassSettings, Settings
 
 DEDUP_MS: Final = 5 * 60_000
+"""How long a deduplication id stays taken."""
 
 RETENTION_MS: Final = 14 * 24 * 3_600_000
+"""After this a message is gone, read or not."""
 
 IN_FLIGHT_CAP: Final = 20_000
+"""The most messages of one queue that may be in flight."""
 
 SEARCHED_MESSAGES: Final = 120_000
 """A receive looks for an available group among this many of the oldest messages only (fact F8)."""
@@ -243,14 +244,8 @@ class FifoQueue:
         return next(islice(self._stored, self._searched - 1, None))
 
 
-MAX_BATCH: Final = 10
-
-MAX_BATCH_BYTES: Final = 256 * 1024
-
-_ID: Final = re.compile(r"[!-~]{1,128}")
-"""ASCII letters, digits and punctuation: every printable character but the space (fact F3)."""
-
 DEAD_LETTER_VISIBILITY_MS: Final = 60_000
+"""Long enough for the dead-letter reader, which only moves rows."""
 
 
 class EntryFault(StrEnum):
@@ -299,17 +294,15 @@ class MemoryQueue:
         for position, outgoing in enumerate(batch):
             fault = None if self._entry_fault is None else self._entry_fault(outgoing)
             if fault in (None, EntryFault.UNKNOWN_SENT):
-                message = outgoing.message
-                self.sent.append(
-                    queue.send(
-                        message,
-                        group=outgoing.group,
-                        dedup_id=dedup_ids[position],
-                        lane=lane,
-                        now_ms=now_ms,
-                        lineage=self._lineage(),
-                    )
+                message_id = queue.send(
+                    outgoing.message,
+                    group=outgoing.group,
+                    dedup_id=dedup_ids[position],
+                    lane=lane,
+                    now_ms=now_ms,
+                    lineage=self._lineage(),
                 )
+                self.sent.append(message_id)
             if fault is None:
                 successful.add(position)
             elif fault is EntryFault.FAILED:
@@ -336,10 +329,10 @@ class MemoryQueue:
     def dead_letters(self, job_class: str) -> FifoQueue:
         return self._dead[job_class]
 
-    def receive(self, job_class: str, lane: Lane, limit: int = MAX_BATCH) -> list[Delivery]:
+    def receive(self, job_class: str, lane: Lane, limit: int = MAX_ENTRIES) -> list[Delivery]:
         return self.receive_from(self._lanes[job_class, lane], limit)
 
-    def receive_dead(self, job_class: str, limit: int = MAX_BATCH) -> list[Delivery]:
+    def receive_dead(self, job_class: str, limit: int = MAX_ENTRIES) -> list[Delivery]:
         return self.receive_from(self._dead[job_class], limit)
 
     def receive_from(self, queue: FifoQueue, limit: int) -> list[Delivery]:
@@ -366,16 +359,16 @@ class MemoryQueue:
 
 def check_batch(batch: Sequence[Outgoing]) -> list[str]:
     """The limits of one SendMessageBatch; answers with the entries' dedup ids."""
-    if not 1 <= len(batch) <= MAX_BATCH:
-        raise ValueError(f"batch: got {len(batch)} entries, expected 1 to {MAX_BATCH}")
+    if not 1 <= len(batch) <= MAX_ENTRIES:
+        raise ValueError(f"batch: got {len(batch)} entries, expected 1 to {MAX_ENTRIES}")
     dedup_ids = [outgoing.message.dedup_id for outgoing in batch]
     for outgoing, dedup_id in zip(batch, dedup_ids, strict=True):
         for name, value in (("group id", outgoing.group), ("dedup id", dedup_id)):
-            if not _ID.fullmatch(value):
+            if not ACCEPTED_ID.fullmatch(value):
                 raise ValueError(f"{name}: got {len(value)} characters, expected 1 to 128 of ASCII !..~")
     size = sum(len(_body(outgoing.message)) for outgoing in batch)
-    if size > MAX_BATCH_BYTES:
-        raise ValueError(f"batch: got {size} bytes, expected at most {MAX_BATCH_BYTES}")
+    if size > MAX_BYTES:
+        raise ValueError(f"batch: got {size} bytes, expected at most {MAX_BYTES}")
     return dedup_ids
 
 

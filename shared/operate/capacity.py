@@ -1,8 +1,8 @@
-"""Whether a backlog drains, when, and what would change it: min(R, W/S) - A
-(protocol: capacity). Exact fractions inside.
+"""Whether a backlog drains, when, and what would change it: min(R, W/S) - A (protocol: capacity).
 
 R is the upstream's limit in jobs (limit x share / calls per job), W/S the pool's (slots / service time), A the
-arrivals; all in jobs per second. The arithmetic is that of a tick's rate (`pacer.decide`), so that plan and drain agree.
+arrivals; all in jobs per second, in exact fractions. The arithmetic is that of a tick's rate (`pacer.decide`), so that
+plan and drain agree.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ LONGEST_DRAIN_S: Final = 10 * 365 * 86_400
 """Ten years: a drain that takes longer is said not to drain, rather than given a date."""
 
 LARGEST_SHOWN: Final = Fraction(10**15)
+"""A rate beyond it, which not every float could hold, is shown as this."""
 
 DAY_S: Final = 86_400
+"""A pool in which nothing has had to wait for so long is taken never to saturate."""
 
 
 class Bound(StrEnum):
@@ -77,6 +79,8 @@ class CapacityPlan(Struct, frozen=True, kw_only=True):
 
 
 class _Rates(Struct, frozen=True, kw_only=True):
+    """Jobs per second: what the upstream and the pool allow, and what arrives. `service` is in seconds a job."""
+
     upstream: Fraction | None
     slots: Fraction
     arrivals: Fraction
@@ -232,5 +236,4 @@ def _figure(value: Fraction) -> str:
 
 
 def _float(value: Fraction) -> float:
-    """A rate that no float holds is shown as the largest that we show."""
     return float(min(max(-LARGEST_SHOWN, value), LARGEST_SHOWN))

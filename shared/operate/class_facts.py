@@ -1,4 +1,5 @@
-"""What a class looks like to `plan`: the numbers of min(R, W/S) - A, each with where it is from. Nothing is written."""
+"""What `plan` asks of a class: the numbers of min(R, W/S) - A, each with where it is from, and whether pacing is the
+right tool for it. Nothing is written."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from typing import Final
 from msgspec import Struct
 
 from shared.domain import stats, work_index
-from shared.domain.control import Control, Measure, Measures, slots_in_force, slots_source
+from shared.domain.control import Control, Measure, slots_in_force, slots_source
 from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.domain.upstream import rate_in_force
-from shared.domain.work_index import Nominee
 from shared.operate.capacity import MatchSample
 from shared.operate.ports import MetricHistory
 from shared.pacer.cost import job_usage
+from shared.pacer.decide import Factor
+from shared.pacer.measures import measure
 from shared.ports import Ports
 from shared.steps.counting import waiting_partitions
 
@@ -27,36 +29,24 @@ ENOUGH_HOURS: Final = 20
 """Hours of a day that must have a value before the day is judged."""
 
 
-class Known(Struct, frozen=True, kw_only=True):
-    """One number, and where it is from."""
-
-    value: float
-    source: str
-
-
 class ClassFacts(Struct, frozen=True, kw_only=True):
-    """`pending` and `arrivals_per_s` None: no tick has said yet. `limit_per_s` None: no upstream.
+    """`numbers` by the names of `plan`'s options; `limit` only where the class has an upstream.
 
-    `longest_chunk_s` is the 95th percentile where it is measured, `chunk_room_s` what the function's timeout leaves it.
-    `job_usd` is what a job takes of the table, the queue and the workers, without what the upstream charges.
+    `longest_chunk` is the 95th percentile where it is measured, in seconds, `chunk_room_s` what the function's timeout
+    leaves it. `job_usd` is what a job takes of the table, the queue and the workers, without what the upstream charges.
     """
 
-    pending: Known | None
-    arrivals_per_s: Known | None
-    limit_per_s: Known | None
-    calls_per_job: Known
-    service_s: Known
-    slots: Known
-    share: Known
-    interval_s: Known
-    longest_chunk_s: Known
+    numbers: dict[str, Factor]
+    longest_chunk: Measure
     chunk_room_s: float
     job_usd: float
 
 
 def declared_facts(settings: ClassSettings, upstream: UpstreamSettings | None) -> ClassFacts:
     """As the configuration says it, without a ledger: what a class would do before it is deployed."""
-    return _facts(settings, upstream, Control(job_class=settings.name), arrivals_per_s=None, limit=None)
+    nothing = Factor(name="pending", value=0.0, source="nothing waits before it is deployed")
+    limit = None if upstream is None else Factor(name="limit", value=upstream.limit_per_s, source="declared")
+    return _facts(settings, Control(job_class=settings.name), pending=nothing, arrivals=None, limit=limit)
 
 
 def live_facts(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings | None) -> ClassFacts:
@@ -65,51 +55,42 @@ def live_facts(ports: Ports, settings: ClassSettings, upstream: UpstreamSettings
     limit = None
     if upstream is not None:
         learned = ports.ledger.read_learned(upstream.name)
-        limit = Known(
-            value=rate_in_force(learned, upstream),
-            source="declared" if learned is None else f"learned: {learned.decision}",
-        )
-    return _facts(settings, upstream, control, arrivals_per_s=_arrivals(ports, control), limit=limit)
+        source = "declared" if learned is None else f"learned: {learned.decision}"
+        limit = Factor(name="limit", value=rate_in_force(learned, upstream), source=source)
+    pending = Factor(name="pending", value=0.0, source="no tick has counted yet")
+    if control.history:
+        pending = Factor(name="pending", value=control.history[-1].pending, source="the last tick")
+    return _facts(settings, control, pending=pending, arrivals=_arrivals(ports, control), limit=limit)
 
 
 def _facts(
-    settings: ClassSettings,
-    upstream: UpstreamSettings | None,
-    control: Control,
-    *,
-    arrivals_per_s: Known | None,
-    limit: Known | None,
+    settings: ClassSettings, control: Control, *, pending: Factor, arrivals: Factor | None, limit: Factor | None
 ) -> ClassFacts:
-    last = control.history[-1] if control.history else None
-    measures = control.measures
-    service = _measured(measures, "service_s", settings.declared_service_s)
-    if limit is None and upstream is not None:
-        limit = Known(value=upstream.limit_per_s, source="declared")
+    measures = control.measures or measure((), settings)
+    service, calls, chunks = measures.service_s, measures.calls_per_job, measures.chunks_per_job
+    slots = slots_in_force(control.slots, configured=settings.slots)
+    numbers = (
+        pending,
+        arrivals or Factor(name="arrivals", value=0.0, source="not observed yet"),
+        Factor(name="slots", value=slots, source=slots_source(control.slots)),
+        Factor(name="service", value=service.value, source=service.source),
+        Factor(name="calls", value=calls.value, source=calls.source),
+        Factor(name="share", value=settings.upstream_share, source="configured"),
+        Factor(name="interval", value=settings.tick_interval_s, source="configured"),
+        *(() if limit is None else (limit,)),
+    )
+    usage = job_usage(
+        service_s=service.value, memory_mb=settings.memory_mb, chunks=1 if chunks is None else chunks.value
+    )
     return ClassFacts(
-        pending=None if last is None else Known(value=last.pending, source="the last tick"),
-        arrivals_per_s=arrivals_per_s,
-        limit_per_s=limit,
-        calls_per_job=_measured(measures, "calls_per_job", settings.declared_calls_per_job),
-        service_s=service,
-        slots=Known(value=slots_in_force(control.slots, configured=settings.slots), source=slots_source(control.slots)),
-        share=Known(value=settings.upstream_share, source="configured"),
-        interval_s=Known(value=settings.tick_interval_s, source="configured"),
-        longest_chunk_s=_measured(measures, "long_chunk_s", settings.declared_chunk_s),
+        numbers={number.name: number for number in numbers},
+        longest_chunk=measures.long_chunk_s,
         chunk_room_s=settings.function_timeout_s - settings.chunk_margin_s,
-        job_usd=job_usage(
-            service_s=service.value,
-            memory_mb=settings.memory_mb,
-            chunks=measures.chunks_per_job.value if measures is not None and measures.chunks_per_job is not None else 1,
-        ).usd(),
+        job_usd=usage.usd(),
     )
 
 
-def _measured(measures: Measures | None, name: str, declared: float) -> Known:
-    found: Measure | None = None if measures is None else getattr(measures, name)
-    return Known(value=declared, source="declared") if found is None else Known(value=found.value, source=found.source)
-
-
-def _arrivals(ports: Ports, control: Control) -> Known | None:
+def _arrivals(ports: Ports, control: Control) -> Factor | None:
     """What came is what the backlog grew by and what left it: two observations over the same minutes."""
     history = control.history
     if len(history) < 2:
@@ -123,7 +104,8 @@ def _arrivals(ports: Ports, control: Control) -> Known | None:
     ended = stats.total(ports.ledger.read_stats(control.job_class, windows_ms=windows_ms), *stats.ENDINGS)
     grown_per_s = (last.pending - first.pending) * 1000 / (last.at_ms - first.at_ms)
     ended_per_s = ended * 1000 / (len(windows_ms) * stats.WINDOW_MS)
-    return Known(value=max(0.0, grown_per_s + ended_per_s), source=f"observed over {len(windows_ms)} minutes")
+    source = f"observed over {len(windows_ms)} minutes"
+    return Factor(name="arrivals", value=max(0.0, grown_per_s + ended_per_s), source=source)
 
 
 # -- whether this is the right tool
@@ -143,14 +125,12 @@ def sample_matches(ports: Ports, settings: ClassSettings) -> MatchSample:
     if settings.ordered:
         shards = range(work_index.SHARDS)
         partitions += [work_index.behind_partition(settings.name, shard=shard) for shard in shards]
-
-    due = work_index.at(ports.clock.now_ms() + 1)
-
-    def first(partition: str) -> tuple[Nominee, ...]:
-        return ports.ledger.page(partition, low=work_index.at(0), high=due, limit=SAMPLE_ROWS).nominees
-
-    by_match = Counter(row.match_id for page in ports.parallel.map(first, partitions) for row in page)
-    return MatchSample(rows=sum(by_match.values()), matches=len(by_match), largest=max(by_match.values(), default=0))
+    low, due = work_index.at(0), work_index.at(ports.clock.now_ms() + 1)
+    pages = ports.parallel.map(
+        lambda partition: ports.ledger.page(partition, low=low, high=due, limit=SAMPLE_ROWS), partitions
+    )
+    by_match = Counter(row.match_id for page in pages for row in page.nominees)
+    return MatchSample(rows=by_match.total(), matches=len(by_match), largest=max(by_match.values(), default=0))
 
 
 def undeferred_s(history: MetricHistory, settings: ClassSettings, *, now_ms: int) -> float | None:

@@ -1,9 +1,8 @@
-"""What an operator does about a dead job: try it again, skip it, or put another in its place (I5, I9).
+"""Dead jobs: what an operator sees of them before deciding, and the actions: retry, skip, replace (I5, I9).
 
-A dead job of an ordered class holds its match until one of these; then its successors go on, in order. Each change is
+A dead job of an ordered class holds its match until one of these; then its successors go on, in order. Each action is
 fenced on (dead, epoch) as read, so of two operators one wins and the other is told. The row keeps who it was and why.
-
-What an operator sees of dead jobs before deciding about them. Nothing is written, and no payload is shown (I12).
+What is shown has no payload (I12).
 """
 
 from __future__ import annotations
@@ -22,9 +21,117 @@ from shared.domain.work_index import Nominee
 from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
 from shared.steps.turns import end_and_pass_on
-from shared.submit.validation import Admitted
+from shared.submit.validation import NewRow
 
 _TRIES: Final = 5
+"""How often a replacement is decided anew because others changed the match."""
+
+_PAGE: Final = 1000
+"""Rows of one read of the index."""
+
+_END: Final = "~"
+"""Sorts after every position: positions are digits and `#`."""
+
+
+class DeadRow(Struct, frozen=True, kw_only=True):
+    """`holds` counts the jobs of its match that cannot start before an operator acts; `next_id` is the first."""
+
+    job_id: str
+    job_class: str
+    match_id: str
+    seq: int
+    reason: str
+    attempts: int
+    crashes: int
+    transport_deaths: int
+    begun: bool
+    created_ms: int
+    due_ms: int
+    died_ms: int
+    holds: int
+    next_id: str | None
+    changed: Flag | None
+
+
+class DeadList(Struct, frozen=True, kw_only=True):
+    """The first rows, oldest death first, and how many there are."""
+
+    rows: tuple[DeadRow, ...]
+    total: int
+
+
+# -- what there is
+
+
+def list_dead(ports: Ports, settings: ClassSettings, *, limit: int) -> DeadList:
+    """Two reads a row (three in an ordered class), of at most `limit` rows: at once on any ledger size."""
+    partition = work_index.dead_partition(settings.name)
+    total = ports.ledger.count(partition, low=work_index.at(0), high=_END)
+
+    def read(nominee: Nominee) -> DeadRow | None:
+        job = ports.ledger.read_job(nominee.job_id)
+        if job is None or job.state is not State.DEAD:
+            return None  # the index may still list a row that was retried a moment ago (fact F17)
+        return _dead_row(ports, settings, job)
+
+    rows = tuple(row for row in ports.parallel.map(read, _first(ports, partition, limit)) if row is not None)
+    return DeadList(rows=rows, total=max(total, len(rows)))
+
+
+def show_dead(ports: Ports, settings: ClassSettings, job_id: str) -> DeadRow:
+    """One dead job. Raises `InvalidInput` for an id that is not of one."""
+    return _dead_row(ports, settings, dead_job(ports, job_id))
+
+
+def dead_job(ports: Ports, job_id: str) -> Job:
+    """The row, if an operator may move it now. Raises `InvalidInput` otherwise."""
+    job = ports.ledger.read_job(job_id)
+    if job is None:
+        raise InvalidInput("JOB", got="an id that no row has", expected="the id of a dead job")
+    if job.state is not State.DEAD:
+        raise InvalidInput("JOB", got=f"a job that is not dead but {job.state.value}", expected="the id of a dead job")
+    return job
+
+
+def _first(ports: Ports, partition: str, limit: int) -> list[Nominee]:
+    nominees: list[Nominee] = []
+    resume: str | None = None
+    while len(nominees) < limit:
+        size = min(_PAGE, limit - len(nominees))
+        page = ports.ledger.page(partition, low=work_index.at(0), high=_END, limit=size, resume=resume)
+        nominees.extend(page.nominees)
+        resume = page.resume
+        if resume is None:
+            break
+    return nominees[:limit]
+
+
+def _dead_row(ports: Ports, settings: ClassSettings, job: Job) -> DeadRow:
+    holds, next_id = 0, None
+    if settings.ordered:
+        match = ports.ledger.read_match(job.job_class, job.match_id)
+        holds = max(0, match.tail_seq - match.head_seq) if match.head_seq == job.seq else 0
+        next_id = ports.ledger.job_id_at(match, job.seq + 1) if holds else None
+    return DeadRow(
+        job_id=job.job_id,
+        job_class=job.job_class,
+        match_id=job.match_id,
+        seq=job.seq,
+        reason=job.last_error,
+        attempts=job.attempts,
+        crashes=job.crashes,
+        transport_deaths=job.transport_deaths,
+        begun=job.cursor != "",
+        created_ms=job.created_ms,
+        due_ms=job.due_ms,
+        died_ms=job.eligible_ms,
+        holds=holds,
+        next_id=next_id,
+        changed=job.changed,
+    )
+
+
+# -- the actions
 
 
 def retry(ports: Ports, job_id: str, *, signature: Flag, nonce: str) -> None:
@@ -45,9 +152,7 @@ def skip(ports: Ports, settings: ClassSettings, job_id: str, *, signature: Flag,
     ports.log.event("job_skipped", job_class=job.job_class)
 
 
-def replace(
-    ports: Ports, settings: ClassSettings, job_id: str, other: Admitted, *, signature: Flag, nonce: str
-) -> None:
+def replace(ports: Ports, settings: ClassSettings, job_id: str, other: NewRow, *, signature: Flag, nonce: str) -> None:
     """Put `other` in the dead job's place. It must be of the same class and match, under a new id.
 
     Without an order there is no place: the new job is created, then the old one is marked. A crash in between leaves
@@ -67,17 +172,8 @@ def replace(
     ports.log.event("job_replaced", job_class=job.job_class)
 
 
-def dead_job(ports: Ports, job_id: str) -> Job:
-    """The row, if an operator may move it now. Raises `InvalidInput` otherwise."""
-    job = ports.ledger.read_job(job_id)
-    if job is None:
-        raise InvalidInput("JOB", got="an id that no row has", expected="the id of a dead job")
-    if job.state is not State.DEAD:
-        raise InvalidInput("JOB", got=f"a job that is not dead but {job.state.value}", expected="the id of a dead job")
-    return job
-
-
 def check_replacement(job: Job, other: Job) -> None:
+    """Raises `InvalidInput` for a job that cannot take the dead one's place."""
     if (other.job_class, other.match_id) != (job.job_class, job.match_id):
         raise InvalidInput("replacement", got="another class or match", expected="those of the dead job")
     if other.job_id == job.job_id:
@@ -108,95 +204,3 @@ def _not_dead() -> InvalidInput:
 
 def _id_taken() -> InvalidInput:
     return InvalidInput("replacement", got="an id that exists", expected="a new id")
-
-
-_END: Final = "~"
-"""Sorts after every position: positions are digits and `#`."""
-
-_PAGE: Final = 1000
-
-
-class DeadRow(Struct, frozen=True, kw_only=True):
-    """`holds` counts the jobs of its match that cannot start before an operator's word; `next_id` is the first."""
-
-    job_id: str
-    job_class: str
-    match_id: str
-    seq: int
-    reason: str
-    attempts: int
-    crashes: int
-    transport_deaths: int
-    begun: bool
-    created_ms: int
-    due_ms: int
-    died_ms: int
-    holds: int
-    next_id: str | None
-    changed: Flag | None
-
-
-class DeadList(Struct, frozen=True, kw_only=True):
-    """The first rows, oldest death first, and how many there are."""
-
-    rows: tuple[DeadRow, ...]
-    total: int
-
-
-def list_dead(ports: Ports, settings: ClassSettings, *, limit: int) -> DeadList:
-    """Two reads a row (three in an ordered class), of at most `limit` rows: at once on any ledger size."""
-    partition = work_index.dead_partition(settings.name)
-    total = ports.ledger.count(partition, low=work_index.at(0), high=_END)
-    seen = ports.parallel.map(
-        lambda nominee: _shown(ports, settings, ports.ledger.read_job(nominee.job_id)), _first(ports, partition, limit)
-    )
-    rows = tuple(row for row in seen if row is not None)
-    return DeadList(rows=rows, total=max(total, len(rows)))
-
-
-def show_dead(ports: Ports, settings: ClassSettings, job_id: str) -> DeadRow:
-    """One dead job. Raises `InvalidInput` for an id that is not of one."""
-    return _of(ports, settings, dead_job(ports, job_id))
-
-
-def _first(ports: Ports, partition: str, limit: int) -> list[Nominee]:
-    found: list[Nominee] = []
-    resume: str | None = None
-    while len(found) < limit:
-        size = min(_PAGE, limit - len(found))
-        page = ports.ledger.page(partition, low=work_index.at(0), high=_END, limit=size, resume=resume)
-        found.extend(page.nominees)
-        resume = page.resume
-        if resume is None:
-            break
-    return found[:limit]
-
-
-def _shown(ports: Ports, settings: ClassSettings, job: Job | None) -> DeadRow | None:
-    """The index may still list a row that was retried a moment ago (fact F17)."""
-    return None if job is None or job.state is not State.DEAD else _of(ports, settings, job)
-
-
-def _of(ports: Ports, settings: ClassSettings, job: Job) -> DeadRow:
-    holds, next_id = 0, None
-    if settings.ordered:
-        match = ports.ledger.read_match(job.job_class, job.match_id)
-        holds = max(0, match.tail_seq - match.head_seq) if match.head_seq == job.seq else 0
-        next_id = ports.ledger.job_id_at(match, job.seq + 1) if holds else None
-    return DeadRow(
-        job_id=job.job_id,
-        job_class=job.job_class,
-        match_id=job.match_id,
-        seq=job.seq,
-        reason=job.last_error,
-        attempts=job.attempts,
-        crashes=job.crashes,
-        transport_deaths=job.transport_deaths,
-        begun=job.cursor != "",
-        created_ms=job.created_ms,
-        due_ms=job.due_ms,
-        died_ms=job.eligible_ms,
-        holds=holds,
-        next_id=next_id,
-        changed=job.changed,
-    )

@@ -1,6 +1,6 @@
 """What an operator sees of a class: what the last tick said of it, or a count of its rows now. Nothing is written.
 
-Job classes that are deployed and not configured any more: which of them still have rows.
+Also of classes that are deployed and not configured any more: which of them still have rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from shared.ports import Ports
 from shared.steps.counting import count_inflight, count_rows
 
 NOT_TICKED: Final = "not_ticked"
+"""The state of a class of which neither a tick nor a count has said anything."""
 
 HALTED: Final = "halted"
+"""The state of a class whose workers give their jobs back, whatever its rows are."""
 
 MISSED_TICKS: Final = 2
 """Intervals without a tick, beyond the declared lateness, after which the schedule is taken to have stopped."""
+
+_MOST_PRIORITIES: Final = 9
+"""What a removed class had is no longer written anywhere, so all lists that a class may have are counted."""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -46,9 +51,9 @@ class Rows(Struct, frozen=True, kw_only=True):
 class ClassStatus(Struct, frozen=True, kw_only=True):
     """`state` is a DrainState, `halted`, or `not_ticked`. `rows` is None where no tick and no count has said anything.
 
-    `eta_s` counts from now, and is there only if the class drains or is empty (I11). `rate` is the operator's bound in
-    force, `slots` the operator's word about the workers, `stage` where a staged recovery stands. `cost` is that of the
-    ticks that control remembers, None if none of them said any.
+    `eta_s` counts from now, and is there only if the class drains or is empty (I11). `rate` and `slots` are the
+    operator's overrides in force, `stage` is where a staged recovery stands. `cost` is that of the ticks that control
+    remembers, None if none of them said any.
     """
 
     job_class: str
@@ -79,7 +84,7 @@ class Watched(Struct, frozen=True, kw_only=True):
 def watched(ports: Ports, settings: ClassSettings) -> Watched:
     """One read of control."""
     control, now_ms = ports.ledger.read_control(settings.name), ports.clock.now_ms()
-    return Watched(at_ms=now_ms, status=_status(ports, settings, control, now_ms, exact=False), ticks=control.history)
+    return Watched(at_ms=now_ms, status=_status(ports, settings, control, now_ms), ticks=control.history)
 
 
 def class_status(ports: Ports, settings: ClassSettings, *, exact: bool) -> ClassStatus:
@@ -88,11 +93,15 @@ def class_status(ports: Ports, settings: ClassSettings, *, exact: bool) -> Class
     return _status(ports, settings, control, ports.clock.now_ms(), exact=exact)
 
 
-def _status(ports: Ports, settings: ClassSettings, control: Control, now_ms: int, *, exact: bool) -> ClassStatus:
+def _status(
+    ports: Ports, settings: ClassSettings, control: Control, now_ms: int, *, exact: bool = False
+) -> ClassStatus:
     last = control.history[-1] if control.history else None
     rows = _counted(ports, settings, now_ms) if exact else (None if last is None else _of_tick(last))
     eta = None if rows is None else _eta(control, rows)
     tick_age_s = None if last is None else max(0, now_ms - last.at_ms) // 1000
+    longest_silence_s = MISSED_TICKS * settings.tick_interval_s + settings.lateness_s
+    costs = [cost for line in control.history if (cost := unpacked(line.cost)) is not None]
     return ClassStatus(
         job_class=settings.name,
         state=_state(control, eta),
@@ -101,24 +110,15 @@ def _status(ports: Ports, settings: ClassSettings, control: Control, now_ms: int
         rows=rows,
         last_tick=last,
         tick_age_s=tick_age_s,
-        ticks_missing=tick_age_s is not None and tick_age_s > _longest_silence_s(settings),
+        ticks_missing=tick_age_s is not None and tick_age_s > longest_silence_s,
         net_rate_per_s=None if eta is None else eta.rate_per_s,
         eta_s=None if eta is None else _from_now(eta, rows, now_ms),
         rate=control.rate if control.rate is not None and control.rate.holds(now_ms) else None,
         configured_slots=settings.slots,
         slots=None if control.slots is None or control.slots.settled else control.slots,
         stage=control.stage if control.admits else None,
-        cost=_cost(control),
+        cost=summed(costs) if costs else None,
     )
-
-
-def _cost(control: Control) -> Spending | None:
-    found = [cost for line in control.history if (cost := unpacked(line.cost)) is not None]
-    return summed(found) if found else None
-
-
-def _longest_silence_s(settings: ClassSettings) -> float:
-    return MISSED_TICKS * settings.tick_interval_s + settings.lateness_s
 
 
 def _of_tick(line: TickLine) -> Rows:
@@ -169,10 +169,6 @@ def _from_now(eta: Eta, rows: Rows | None, now_ms: int) -> float | None:
     return max(0.0, eta.seconds - max(0, now_ms - rows.at_ms) / 1000)
 
 
-_MOST_PRIORITIES: Final = 9
-"""What the removed class had is no longer written anywhere, so all lists that a class may have are counted."""
-
-
 class RemovedClass(Struct, frozen=True, kw_only=True):
     """`open_rows` wait, are held or are in flight; `dead_rows` wait for an operator."""
 
@@ -187,11 +183,10 @@ class RemovedClass(Struct, frozen=True, kw_only=True):
 
 def removed_classes(ports: Ports, *, deployed: Iterable[str], configured: Iterable[str]) -> list[RemovedClass]:
     """The classes that the next deployment would take away, by name, with the rows that nobody would work any more."""
-    return [_count_removed(ports, name) for name in sorted(set(deployed) - set(configured))]
-
-
-def _count_removed(ports: Ports, name: str) -> RemovedClass:
-    whole = ClassSettings(name=name, kind="", priorities=_MOST_PRIORITIES, ordered=True)
-    counts = count_rows(ports, whole, ports.clock.now_ms())
-    open_rows = counts.waiting + counts.behind + count_inflight(ports, whole)
-    return RemovedClass(name=name, open_rows=open_rows, dead_rows=counts.dead)
+    removed = []
+    for name in sorted(set(deployed) - set(configured)):
+        all_lists = ClassSettings(name=name, kind="", priorities=_MOST_PRIORITIES, ordered=True)
+        counts = count_rows(ports, all_lists, ports.clock.now_ms())
+        open_rows = counts.waiting + counts.behind + count_inflight(ports, all_lists)
+        removed.append(RemovedClass(name=name, open_rows=open_rows, dead_rows=counts.dead))
+    return removed

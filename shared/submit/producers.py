@@ -1,7 +1,4 @@
-"""What happened -> the jobs that it leaves behind. Their ids say what happened: told twice, it is the same jobs.
-
-Submit the jobs that an event or a schedule leaves behind. Repeated, it adds nothing: the ids say what happened.
-"""
+"""What happened -> the jobs that it leaves behind. Their ids say what happened: told twice, it is the same jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from msgspec import Struct
 
 from shared.domain.iso_week import day_of, week_before
 from shared.domain.job import NewJob
-from shared.domain.settings import GuildReportsSettings, MatchEndedSettings, SessionSweepSettings, Settings
+from shared.domain.settings import MatchEndedSettings, Settings
 from shared.errors import InvalidInput, JobsRefused
 from shared.ports import Ports
 from shared.submit.submission import SubmitReport, submit_jobs
@@ -24,17 +21,12 @@ MATCH_ENDED: Final = "match.ended"
 """The `detail-type` of the event."""
 
 SCREENSHOTS_PER_JOB: Final = 200
+"""So many names stay well below what a payload may hold, and a poison one costs its neighbours little."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DIGEST_CHARS: Final = 16
-
-
-class Malformed(Struct, frozen=True, kw_only=True):
-    """An event that cannot be read: the field at fault, and what it should have been. Never its value (I12)."""
-
-    field: str
-    expected: str
+"""64 bits: no two replays of one match share an id."""
 
 
 class MatchEnded(Struct, frozen=True, kw_only=True):
@@ -46,50 +38,50 @@ class MatchEnded(Struct, frozen=True, kw_only=True):
     screenshots: tuple[str, ...]
 
 
-def match_ended(event: object) -> MatchEnded | Malformed:
-    """Read an EventBridge event. Its `time` is when the match's jobs are due, however late the event is delivered."""
+def match_ended(event: object) -> MatchEnded:
+    """Read an EventBridge event. Its `time` is when the match's jobs are due, however late the event is delivered.
+
+    Raises `InvalidInput` with the field at fault and what it should have been, never with its value (I12).
+    """
     if not isinstance(event, Mapping) or not isinstance(event.get("detail"), Mapping):
-        return Malformed(field="detail", expected="an object")
+        raise _malformed("detail", "an object")
     detail = event["detail"]
     match_id = detail.get("match_id")
     if not isinstance(match_id, str) or not match_id:
-        return Malformed(field="detail.match_id", expected="a string that is not empty")
-    ended_ms = _moment_ms(event.get("time"))
-    if ended_ms is None:
-        return Malformed(field="time", expected="an ISO 8601 time with an offset")
-    keys = {name: _keys(detail.get(name, [])) for name in ("replays", "screenshots")}
-    for name, found in keys.items():
-        if found is None:
-            return Malformed(field=f"detail.{name}", expected="a list of object keys")
+        raise _malformed("detail.match_id", "a string that is not empty")
     return MatchEnded(
         match_id=match_id,
-        ended_ms=ended_ms,
-        replays=keys["replays"] or (),
-        screenshots=keys["screenshots"] or (),
+        ended_ms=_moment_ms(event.get("time")),
+        replays=_keys(detail, "replays"),
+        screenshots=_keys(detail, "screenshots"),
     )
 
 
-def jobs_of_match(match: MatchEnded, *, replay_class: str, screenshot_class: str) -> Iterator[NewJob]:
+def jobs_of_match(match: MatchEnded, producer: MatchEndedSettings) -> Iterator[NewJob]:
     """One job per replay, one per 200 screenshots; none for what has no class ("")."""
-    if replay_class:
+    if producer.replay_class:
         for key in match.replays:
-            yield _match_job(match, replay_class, "replay", {"replay_key": key})
-    if screenshot_class:
+            yield _match_job(match, producer.replay_class, "replay", {"replay_key": key})
+    if producer.screenshot_class:
         for begin in range(0, len(match.screenshots), SCREENSHOTS_PER_JOB):
             part = match.screenshots[begin : begin + SCREENSHOTS_PER_JOB]
-            yield _match_job(match, screenshot_class, "screenshots", {"screenshots": part})
+            yield _match_job(match, producer.screenshot_class, "screenshots", {"screenshots": part})
 
 
-def report_job(guild_id: str, *, job_class: str, scheduled_ms: int) -> NewJob:
-    """The report of the last week that was over when the schedule fired: one id per guild and week."""
+def report_jobs(guild_ids: Iterable[str], *, job_class: str, scheduled_ms: int) -> Iterator[NewJob]:
+    """Reports of the last week that was over when the schedule fired: one id per guild and week.
+
+    `guild_ids` is read as it comes, however many.
+    """
     week = week_before(scheduled_ms)
-    return NewJob(
-        job_id=f"guild-report/{week}/{guild_id}",
-        job_class=job_class,
-        match_id=guild_id,
-        payload=json.dumps({"guild_id": guild_id, "week": week}, ensure_ascii=False),
-        due_ms=scheduled_ms,
-    )
+    for guild_id in guild_ids:
+        yield NewJob(
+            job_id=f"guild-report/{week}/{guild_id}",
+            job_class=job_class,
+            match_id=guild_id,
+            payload=json.dumps({"guild_id": guild_id, "week": week}, ensure_ascii=False),
+            due_ms=scheduled_ms,
+        )
 
 
 def sweep_job(*, job_class: str, scheduled_ms: int) -> NewJob:
@@ -101,6 +93,20 @@ def sweep_job(*, job_class: str, scheduled_ms: int) -> NewJob:
         payload="{}",
         due_ms=scheduled_ms,
     )
+
+
+def produce(ports: Ports, config: Settings, jobs: Iterable[NewJob], *, producer: str, nonce: str) -> SubmitReport:
+    """Submit the jobs that an event or a schedule leaves behind. Repeated, it adds nothing.
+
+    Raises `JobsRefused` once all that is valid is in the ledger: Lambda then sets the event aside, and a person looks.
+    `LedgerUnavailable` and `StorageUnavailable` pass through: Lambda invokes again.
+    """
+    report = submit_jobs(ports, config, jobs, nonce=nonce)
+    refused = len(report.refused)
+    ports.log.event("jobs_produced", producer=producer, added=report.created, existing=report.existing, refused=refused)
+    if report.refused:
+        raise JobsRefused(f"{refused}, the first one for: {report.refused[0].reason}")
+    return report
 
 
 def _match_job(match: MatchEnded, job_class: str, what: str, payload: Mapping[str, Sequence[str]]) -> NewJob:
@@ -117,61 +123,21 @@ def _match_job(match: MatchEnded, job_class: str, what: str, payload: Mapping[st
     )
 
 
-def _keys(value: object) -> tuple[str, ...] | None:
+def _keys(detail: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Each key once, in the order of the event."""
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return None
-    if not all(isinstance(key, str) and key for key in value):
-        return None
-    return tuple(dict.fromkeys(value))
+    keys = detail.get(name, [])
+    if not isinstance(keys, Sequence) or isinstance(keys, str) or not all(isinstance(key, str) and key for key in keys):
+        raise _malformed(f"detail.{name}", "a list of object keys")
+    return tuple(dict.fromkeys(keys))
 
 
-def _moment_ms(value: Any) -> int | None:
+def _moment_ms(value: Any) -> int:
     try:
         moment = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return None
-    return None if moment.tzinfo is None else (moment - _EPOCH) // timedelta(milliseconds=1)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (TypeError, ValueError):  # no time at all, or one without an offset, from which nothing can be subtracted
+        raise _malformed("time", "an ISO 8601 time with an offset") from None
 
 
-def produce_match(
-    ports: Ports, settings: Settings, producer: MatchEndedSettings, event: object, *, nonce: str
-) -> SubmitReport:
-    """The jobs of a match that ended. Raises `InvalidInput` for an event that cannot be read."""
-    match = match_ended(event)
-    if isinstance(match, Malformed):
-        raise InvalidInput(match.field, got="something else", expected=match.expected)
-    jobs = jobs_of_match(match, replay_class=producer.replay_class, screenshot_class=producer.screenshot_class)
-    return _submit(ports, settings, jobs, name="match_ended", nonce=nonce)
-
-
-def produce_reports(
-    ports: Ports,
-    settings: Settings,
-    producer: GuildReportsSettings,
-    guild_ids: Iterable[str],
-    *,
-    scheduled_ms: int,
-    nonce: str,
-) -> SubmitReport:
-    """One report per guild, of the week before `scheduled_ms`. `guild_ids` is read as it comes, however many."""
-    jobs = (report_job(guild_id, job_class=producer.job_class, scheduled_ms=scheduled_ms) for guild_id in guild_ids)
-    return _submit(ports, settings, jobs, name="guild_reports", nonce=nonce)
-
-
-def produce_sweep(
-    ports: Ports, settings: Settings, producer: SessionSweepSettings, *, scheduled_ms: int, nonce: str
-) -> SubmitReport:
-    job = sweep_job(job_class=producer.job_class, scheduled_ms=scheduled_ms)
-    return _submit(ports, settings, [job], name="session_sweep", nonce=nonce)
-
-
-def _submit(ports: Ports, settings: Settings, jobs: Iterable[NewJob], *, name: str, nonce: str) -> SubmitReport:
-    """Raises `JobsRefused` once all that is valid is in the ledger: Lambda then sets the event aside, and a person
-    looks. `LedgerUnavailable` and `StorageUnavailable` pass through: Lambda invokes again."""
-    report = submit_jobs(ports, settings, jobs, nonce=nonce)
-    refused = len(report.refused)
-    ports.log.event("jobs_produced", producer=name, added=report.created, existing=report.existing, refused=refused)
-    if report.refused:
-        raise JobsRefused(f"{refused}, the first one for: {report.refused[0].reason}")
-    return report
+def _malformed(field: str, expected: str) -> InvalidInput:
+    return InvalidInput(field, got="something else", expected=expected)

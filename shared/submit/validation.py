@@ -12,6 +12,7 @@ from shared.domain.settings import Settings
 from shared.errors import InvalidInput
 
 MAX_ID_BYTES: Final = 1024
+"""Of a job's and of a match's id: what a key of the table can hold, with room for its prefix."""
 
 MAX_DUE_MS: Final = 4_102_444_800_000
 """2100-01-01: a due time beyond it is a mistake of units."""
@@ -19,16 +20,20 @@ MAX_DUE_MS: Final = 4_102_444_800_000
 _TEXT_ID: Final = f"a string of 1 to {MAX_ID_BYTES} bytes of UTF-8"
 
 
-class Admitted(Struct, frozen=True, kw_only=True):
+class NewRow(Struct, frozen=True, kw_only=True):
     """A row to create. `body` is a large payload, to be stored under the row's `payload_key` before the row is."""
 
     job: Job
     body: bytes | None
 
 
-def admit(new: NewJob, settings: Settings, *, now_ms: int) -> Admitted:
+def new_row(new: NewJob, config: Settings, *, now_ms: int) -> NewRow:
     """The row of a submitted job. Raises `InvalidInput` that names the first field at fault, never its value (I12)."""
-    priorities = _priorities(new.job_class, settings)
+    job_class: object = new.job_class
+    settings = config.classes.get(job_class) if isinstance(job_class, str) else None
+    if settings is None:
+        got = "an unknown class" if isinstance(job_class, str) else kind_of(job_class)
+        raise InvalidInput("job_class", got=got, expected=f"one of {', '.join(sorted(config.classes))}")
     _check_id("job_id", new.job_id)
     _check_id("match_id", new.match_id)
     due_ms = now_ms if new.due_ms is None else _due_ms(new.due_ms)
@@ -42,19 +47,11 @@ def admit(new: NewJob, settings: Settings, *, now_ms: int) -> Admitted:
         payload_key=payload_key(body) if large else "",
         due_ms=due_ms,
         eligible_ms=due_ms,
-        priority=_priority(new.priority, priorities),
+        priority=_priority(new.priority, settings.priorities),
         state=State.WAITING,
         created_ms=now_ms,
     )
-    return Admitted(job=job, body=body if large else None)
-
-
-def _priorities(job_class: object, settings: Settings) -> int:
-    found = settings.classes.get(job_class) if isinstance(job_class, str) else None
-    if found is None:
-        got = "an unknown class" if isinstance(job_class, str) else kind_of(job_class)
-        raise InvalidInput("job_class", got=got, expected=f"one of {', '.join(sorted(settings.classes))}")
-    return found.priorities
+    return NewRow(job=job, body=body if large else None)
 
 
 def _check_id(name: str, value: object) -> None:
@@ -92,17 +89,21 @@ def _utf8(name: str, value: str) -> bytes:
 
 
 def _due_ms(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidInput("due", got=kind_of(value), expected="whole milliseconds since 1970, UTC")
-    if not 0 <= value <= MAX_DUE_MS:
+    due_ms = _whole("due", value, expected="whole milliseconds since 1970, UTC")
+    if not 0 <= due_ms <= MAX_DUE_MS:
         raise InvalidInput("due", got="a time out of range", expected="a time from 1970 to 2100")
-    return value
+    return due_ms
 
 
 def _priority(value: object, priorities: int) -> int:
     expected = f"a whole number from 0 to {priorities - 1}"
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidInput("priority", got=kind_of(value), expected=expected)
-    if not 0 <= value < priorities:
+    priority = _whole("priority", value, expected=expected)
+    if not 0 <= priority < priorities:
         raise InvalidInput("priority", got="a number out of range", expected=expected)
+    return priority
+
+
+def _whole(name: str, value: object, *, expected: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(name, got=kind_of(value), expected=expected)
     return value

@@ -11,7 +11,7 @@ from shared.aws.limiter import DynamoLimiter
 from shared.domain.settings import UpstreamSettings
 from shared.domain.upstream import Granted, NoRoom, Reservation
 from shared.errors import LedgerUnavailable
-from shared.memory.limiter import MemoryLimiter
+from shared.memory.resources import MemoryLimiter
 from shared.ports import Limiter
 from shared.worker.permits import Full, Reserved, gcra_reserve, interval_us
 from tests.contract.worlds import NOW_MS, AwsWorld, MemoryWorld

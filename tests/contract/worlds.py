@@ -22,10 +22,9 @@ from shared.aws.table import Table
 from shared.domain.job import Lane
 from shared.domain.messages import Delivery
 from shared.domain.settings import ClassSettings, Settings
-from shared.memory.blobs import MemoryBlobs
 from shared.memory.ledger import MemoryLedger
-from shared.memory.limiter import MemoryLimiter
 from shared.memory.queue import MemoryQueue
+from shared.memory.resources import MemoryBlobs, MemoryLimiter
 from shared.ports import Blobs, Ledger, Limiter, WorkQueue
 
 NOW_MS = 1_796_040_000_000
@@ -152,7 +151,7 @@ def aws_client(endpoint: str | None = None) -> Callable[[str, Config], Any]:
 
 
 def create_table(dynamodb: Any, name: str) -> None:
-    """The table as infra/ledger.py deploys it."""
+    """The table as infra/stores.py deploys it."""
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",

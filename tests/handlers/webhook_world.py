@@ -18,10 +18,9 @@ from shared.aws.telemetry import EmfMetrics, JsonLog
 from shared.domain.control import Run, RunKey
 from shared.domain.settings import ClassSettings, Schedule, Settings
 from shared.errors import SecretUnavailable, TriggerUnavailable
-from shared.memory.blobs import MemoryBlobs
 from shared.memory.ledger import MemoryLedger
-from shared.memory.limiter import MemoryLimiter
 from shared.memory.queue import MemoryQueue
+from shared.memory.resources import MemoryBlobs, MemoryLimiter
 from shared.ports import Ports
 from shared.webhook.answer import Reporting, Webhook
 from shared.webhook.tokens import StoredSecret, Tokens

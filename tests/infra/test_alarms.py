@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from infra.alarms import RUNBOOK
 from infra.bundle import Bundle
-from infra.observability import RUNBOOK
 from shared.domain.settings import ClassSettings, MatchEndedSettings, ProducerSettings, Settings
 from shared.pacer.forecast import ETA_TICKS
 from tests.infra.conftest import ROOT, synth_shape

@@ -7,8 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from infra.job_class import class_faults, class_id, rate, two_ticks_s
-from infra.stack_faults import stack_faults
+from infra.job_class import class_id, rate, two_ticks_s
+from infra.stack_faults import class_faults, stack_faults
 from shared.domain.job import Lane
 from shared.domain.settings import ClassSettings, Settings
 from tests.infra.shape import Shape, arn, environment, text

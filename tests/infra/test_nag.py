@@ -66,7 +66,7 @@ def review(request: pytest.FixtureRequest, bundle: Bundle) -> Review:
             exceptions[construct.node.path, rule] = reason
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nag, "_tell", write_down)
+        patch.setattr(nag, "acknowledge", write_down)
         found = packs_find(synth(SHAPES[request.param], bundle))
     return Review(findings=found, exceptions=exceptions)
 

@@ -10,7 +10,7 @@ from aws_cdk.assertions import Template
 from msgspec.structs import replace
 
 from infra.bundle import Bundle
-from infra.job_class import model_arns
+from infra.job_class import models
 from infra.producers import cron
 from infra.stack import SluiceStack
 from shared.domain.settings import (
@@ -181,8 +181,10 @@ def test_a_time_of_day_becomes_a_cron_expression_without_leading_zeros(at: str, 
 )
 def test_a_worker_may_ask_the_one_model_of_its_upstream(shape: Shape, model: str, allowed: list[str] | None) -> None:
     upstream = UpstreamSettings(name="u", api=UpstreamApi.CONVERSE, model=model, limit_per_s=1)
-    found = [text(shape.stack.resolve(each)) for each in model_arns(shape.stack, upstream)]
-    assert found == ([model] if allowed is None else [f"arn:AWS::Partition:{each}" for each in allowed])
+    arns, _ = models(shape.stack, upstream)
+    assert [text(shape.stack.resolve(arn)) for arn in arns] == (
+        [model] if allowed is None else [f"arn:AWS::Partition:{each}" for each in allowed]
+    )
 
 
 def test_a_worker_of_another_upstream_may_ask_no_model(settings: Settings, bundle: Bundle) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.domain.job import Job
 from shared.kind import Chunk, ChunkContext
-from shared.memory.blobs import MemoryBlobs
+from shared.memory.resources import MemoryBlobs
 
 NOW_MS = 1_796_040_000_000
 """2026-11-30T12:00Z."""

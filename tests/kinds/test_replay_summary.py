@@ -17,7 +17,7 @@ from ops.local.scenario import make_replay
 from ops.local.upstream import summarise
 from shared.domain.stats import INPUT_TOKENS, OUTPUT_TOKENS
 from shared.errors import BadPayload, ObjectMissing
-from shared.memory.blobs import MemoryBlobs
+from shared.memory.resources import MemoryBlobs
 from tests.kinds.chunks import FakeContext, a_job, run_to_end
 
 REAL_MATCHES = Path(__file__).resolve().parents[3] / "shared" / "data" / "matches-1997.pgn"

@@ -13,7 +13,7 @@ from shared.aws.keys import Item
 from shared.domain.job import Job
 from shared.errors import BadPayload, ConfigError
 from shared.kind import Chunk, ChunkContext
-from shared.memory.blobs import MemoryBlobs
+from shared.memory.resources import MemoryBlobs
 from shared.worker.message import MAX_CURSOR_BYTES
 from tests.kinds.chunks import NOW_MS, FakeContext, a_job, run_to_end
 from tests.kinds.sessions import MemorySessions

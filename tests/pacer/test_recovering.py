@@ -10,7 +10,7 @@ import pytest
 from ops.simulator.world import START_MS
 from shared.domain.control import Cause, RateOverride
 from shared.domain.job import Flag
-from shared.operate.switches import rate_word, set_rate
+from shared.operate.switches import rate_override, set_rate
 from shared.pacer.decide import RateBinding
 from tests.worlds import CLASS, TWENTY_A_TICK, Bench, jobs, settings
 
@@ -131,7 +131,7 @@ def test_a_pause_during_a_recovery_begins_it_anew() -> None:
 
 
 def bound(sluice: Bench, rate_per_s: float | None, why: str, *, for_s: float | None = None) -> None:
-    set_rate(sluice.ports, CLASS, rate_word(sluice.ports, rate_per_s, by="ada", why=why, for_s=for_s))
+    set_rate(sluice.ports, CLASS, rate_override(sluice.ports, rate_per_s, by="ada", why=why, for_s=for_s))
 
 
 def test_a_bound_holds_from_the_next_tick_until_it_expires() -> None:

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from ops.simulator import scenario_file
-from ops.simulator.drive import Drive, result_of, run_paced
+from ops.simulator.drive import Drive
 from ops.simulator.measure import median
+from ops.simulator.policies import run_policy
 from ops.simulator.result import Result
 from shared.pacer import decide
 
@@ -26,7 +27,7 @@ def short_run() -> tuple[Drive, Result]:
     backlog, live = scenario.sources
     drive = Drive(scenario.with_(sources=(replace(backlog, count=800), live), expect=()), 7)
     drive.run()
-    return drive, result_of(drive)
+    return drive, drive.finish()
 
 
 def said(name: str, on: Result, off: Result) -> tuple[float, float, float, float]:
@@ -49,9 +50,9 @@ def said(name: str, on: Result, off: Result) -> tuple[float, float, float, float
 def test_live_work_starts_at_once_and_the_limit_is_used_as_without(
     name: str, wait_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on = run_paced(scenario_file.load(name), 7)
+    on = run_policy(scenario_file.load(name), 7)
     without_allowance(monkeypatch)
-    off = run_paced(scenario_file.load(name), 7)
+    off = run_policy(scenario_file.load(name), 7)
     found_s, off_s, used, used_off = said(name, on, off)
     assert (on.passed, on.failed) == (True, [])
     assert found_s <= wait_s < off_s
@@ -60,9 +61,9 @@ def test_live_work_starts_at_once_and_the_limit_is_used_as_without(
 
 @pytest.mark.slow
 def test_more_live_work_than_the_share_waits_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    on = run_paced(scenario_file.load("live-flood"), 7)
+    on = run_policy(scenario_file.load("live-flood"), 7)
     without_allowance(monkeypatch)
-    off = run_paced(scenario_file.load("live-flood"), 7)
+    off = run_policy(scenario_file.load("live-flood"), 7)
     _, _, used, used_off = said("live-flood", on, off)
     assert (on.passed, on.failed, on.violations) == (True, [], {})
     assert used >= used_off - WITHIN
@@ -72,7 +73,7 @@ def test_even_in_the_first_minutes_most_of_what_comes_starts_within_seconds(monk
     """The first arrivals wait for their tick, and by then they are measured."""
     drive, on = short_run()
     without_allowance(monkeypatch)
-    waits_s = [median(each.measure.lives.live_waits_ms) for each in (drive, short_run()[0])]
+    waits_s = [median(run.lives.live_waits_ms) for run in (drive, short_run()[0])]
     assert (on.violations, on.figures.lost, on.figures.over_budget_ticks) == ({}, 0, 0)
     assert waits_s[0] is not None
     assert waits_s[1] is not None

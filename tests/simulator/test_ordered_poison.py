@@ -17,9 +17,9 @@ import pytest
 from msgspec.structs import replace
 
 from ops.simulator import scenario_file
-from ops.simulator.drive import Drive, result_of
+from ops.simulator.drive import Drive
 from ops.simulator.kinds import ChunkStart
-from ops.simulator.repairs import Word
+from ops.simulator.operator_rounds import Remedy
 from ops.simulator.world import START_MS
 from shared.domain import lifecycle, ordering
 from shared.domain.job import Job, State
@@ -102,28 +102,28 @@ def test_until_the_operators_word_a_dead_job_holds_what_is_behind_it_and_nothing
             assert (each in begun) is not dead_before, f"{each} of seed {seed}"
             assert place in poison_places(drive, match) or (done_ms[each] < WORD_MS) is not dead_before
             held += dead_before
-    assert drive.repairs.found is not None
-    assert (drive.repairs.found.held, drive.repairs.found.free) == (held, 0)
+    assert drive.rounds.met is not None
+    assert (drive.rounds.met.held, drive.rounds.met.free) == (held, 0)
     assert held > 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_the_word_everything_ends_as_it_was_decided(seed: int) -> None:
     drive = driven(seed)
-    rows, given = drive.sluice.rows, drive.repairs.given
-    last = {Word.SKIP: State.SKIPPED, Word.MEND: State.DONE, Word.REPLACE: State.REPLACED}
+    rows, given, result = drive.sluice.rows, drive.rounds.given, drive.finish()
+    last = {Remedy.SKIP: State.SKIPPED, Remedy.MEND: State.DONE, Remedy.REPLACE: State.REPLACED}
     expected = {each: last[words[-1]] for each, words in given.items()}
     assert {each: job.state for each, job in rows.items()} == dict.fromkeys(rows, State.DONE) | expected
     assert set(given) == {job_id(match, place) for match in range(MATCHES) for place in poison_places(drive, match)}
-    assert (result_of(drive).violations, result_of(drive).figures.redone_chunks) == ({}, 0)
+    assert (result.violations, result.figures.redone_chunks) == ({}, 0)
     assert drive.sluice.report().crashes >= 10
 
 
 def test_every_word_is_given_and_a_job_that_dies_again_is_given_up() -> None:
-    words = [words for seed in SEEDS for words in driven(seed).repairs.given.values()]
-    assert {each[0] for each in words} == set(Word)
-    assert all(each[1:] == [Word.SKIP] for each in words if each[0] is Word.RETRY)
-    assert all(len(each) == 1 for each in words if each[0] is not Word.RETRY)
+    words = [words for seed in SEEDS for words in driven(seed).rounds.given.values()]
+    assert {each[0] for each in words} == set(Remedy)
+    assert all(each[1:] == [Remedy.SKIP] for each in words if each[0] is Remedy.RETRY)
+    assert all(len(each) == 1 for each in words if each[0] is not Remedy.RETRY)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -134,14 +134,14 @@ def test_a_poison_job_burns_exactly_its_attempts_with_growing_delays_and_so_does
         if step.name in ("fail", "die", "retry"):
             moves[step.after.job_id].append(step)
     life = ["fail", "fail", "fail", "die"]
-    for each, words in drive.repairs.given.items():
-        again = {Word.RETRY: ["retry", *life], Word.MEND: ["retry"]}.get(words[0], [])
+    for each, words in drive.rounds.given.items():
+        again = {Remedy.RETRY: ["retry", *life], Remedy.MEND: ["retry"]}.get(words[0], [])
         assert [step.name for step in moves[each]] == life + again
         assert [step.after.attempts for step in moves[each]][:4] == [1, 2, 3, 4]
         waits_ms = [step.after.eligible_ms - step.at_ms for step in moves[each] if step.name == "fail"]
         assert all(before < after for before, after in pairwise(waits_ms[:3]))
         assert all(before < after for before, after in pairwise(waits_ms[3:]))
-    assert set(moves) == set(drive.repairs.given), "nobody else failed"
+    assert set(moves) == set(drive.rounds.given), "nobody else failed"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -234,4 +234,4 @@ def test_a_mutation_breaks_the_invariant_that_names_what_it_took_out(
     mutation: Callable[[pytest.MonkeyPatch], None], breaks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutation(monkeypatch)
-    assert breaks in result_of(drive_of(1, max_hours=2, stop_at_once=True)).violations
+    assert breaks in drive_of(1, max_hours=2, stop_at_once=True).finish().violations

@@ -12,13 +12,10 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from ops.cli import main
-from ops.simulator.kinds import shape_of
 from ops.simulator.recording import Columns, Recorded, Recording, read_recording
-from ops.simulator.replay import Options, Replay
+from ops.simulator.replay import Bill, Options, Replay, shape_of
 from ops.simulator.result import STABLE, Result
-from ops.simulator.waste import Bill
 from shared.domain.job import State
-from shared.pacer.cost import PRICES
 
 HOUR = Path(__file__).resolve().parents[3] / "shared" / "data" / "llm-inference-hour.csv"
 
@@ -36,7 +33,7 @@ def recording(rows: int = 300, *, every_ms: int = 500, tokens: int = 3_000) -> R
 def replayed(options: Options, *, seed: int = 7) -> tuple[Replay, Result, Bill]:
     run = Replay(recording(), options, seed)
     run.run()
-    return run, *run.finish(PRICES)
+    return run, run.finish(), run.bill()
 
 
 @cache
@@ -101,7 +98,7 @@ def test_rows_of_one_match_run_one_after_the_other() -> None:
     run.run()
 
     assert len({row.job.match_id for row in run.sluice.ledger.rows.values()}) == 1
-    assert run.finish(PRICES)[0].figures.done == 5
+    assert run.finish().figures.done == 5
 
 
 # -- the command
@@ -165,7 +162,7 @@ def test_the_first_minutes_of_the_recorded_hour_drain_with_kills() -> None:
     whole = read_recording(HOUR, Columns(time="TIMESTAMP", tokens=("ContextTokens", "GeneratedTokens")))
     run = Replay(replace(whole, rows=whole.rows[:1_500]), Options(limit_per_s=8.0, kills_per_minute=6.0), 7)
     run.run()
-    result, bill = run.finish(PRICES)
+    result, bill = run.finish(), run.bill()
 
     assert result.passed, result.said
     assert (result.figures.jobs, result.figures.done) == (1_500, 1_500)

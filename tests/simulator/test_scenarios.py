@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from ops.cli import main
 from ops.simulator import scenario_file
-from ops.simulator.drive import Drive, result_of, run_paced
+from ops.simulator.drive import Drive
 from ops.simulator.faults import CrashOn, When
+from ops.simulator.policies import run_policy
 from ops.simulator.result import STABLE, Result
 from ops.simulator.scenario import Scenario, Source
 from ops.simulator.sluice_world import SimSluice
@@ -79,7 +80,7 @@ def test_a_shipped_scenario_is_valid_and_expects_only_figures_that_there_are(nam
 
 @cache
 def result(name: str, seed: int = 7) -> Result:
-    return run_paced(scenario_file.load(name), seed)
+    return run_policy(scenario_file.load(name), seed)
 
 
 @pytest.mark.parametrize("name", ["tiny-rate", "poison-match"])
@@ -102,7 +103,7 @@ PROMISED = ("lost", "duplicate_effects", "redone_chunks", "over_budget_ticks", "
     ],
 )
 def test_a_whole_scenario_keeps_what_is_promised_of_it(name: str, utilisation: float) -> None:
-    found = run_paced(scenario_file.load(name), 7)
+    found = run_policy(scenario_file.load(name), 7)
     figures = found.figures
     assert found.passed, (found.said, found.failed)
     assert [getattr(figures, each) for each in PROMISED] == [0] * len(PROMISED)
@@ -123,7 +124,7 @@ def test_a_known_limit_is_used_and_hardly_ever_refused_in_a_quarter_of_an_hour(n
     """All of it, and 20 seeds: `simulate --scenario known-sliding-window --seeds 20`."""
     scenario = scenario_file.load(name)
     backlog, live = scenario.sources
-    found = run_paced(scenario.with_(sources=(replace(backlog, count=3200), live), expect=()), 3)
+    found = run_policy(scenario.with_(sources=(replace(backlog, count=3200), live), expect=()), 3)
     assert (found.violations, found.figures.unfinished) == ({}, 0)
     assert found.figures.refusals_per_1000 <= 4  # the few that it learns by all come at its beginning
     assert found.figures.utilisation is not None
@@ -141,7 +142,7 @@ def small_outage() -> Scenario:
 
 @pytest.mark.slow
 def test_a_tenth_of_the_outage_breaks_nothing_and_wastes_nothing() -> None:
-    found = run_paced(small_outage(), 7)
+    found = run_policy(small_outage(), 7)
     assert (found.violations, found.figures.refusals, found.figures.unfinished) == ({}, 0, 0)
     assert found.figures.utilisation is not None
     assert found.figures.utilisation >= 0.8  # six minutes, of which the first tick's wait is a tenth
@@ -149,7 +150,7 @@ def test_a_tenth_of_the_outage_breaks_nothing_and_wastes_nothing() -> None:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not() -> None:
     scenario = scenario_file.parse(GOOD.replace("count = 5", "count = 200\nage_s = 600"), path=Path("small.toml"))
-    first, again, other = (run_paced(scenario, seed).text() for seed in (1, 1, 2))
+    first, again, other = (run_policy(scenario, seed).text() for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
@@ -158,7 +159,7 @@ def test_an_endless_source_stops_when_the_backlog_is_done() -> None:
     scenario = scenario_file.parse(GOOD, path=Path("small.toml"))
     drive = Drive(scenario.with_(sources=(*scenario.sources, Source(per_s=0.2, live=True))), 1)
     drive.run()
-    figures = result_of(drive).figures
+    figures = drive.finish().figures
     assert figures.done == figures.jobs > 5
     assert figures.drain_s is not None
     assert figures.drain_s < 120

@@ -107,11 +107,10 @@ def test_an_expectation_of_a_figure_that_there_is_not_is_a_bad_file(tmp_path: Pa
             ("--scenario", "tiny-rate", "--seeds", 2, "--policy", "all", "--state", "x.json"),
             "--state: got the option beside --policy",
         ),
-        (("--shares", "--scenario", "tiny-rate"), "--scenario: got the option beside --shares"),
         (("--scenario", "tiny-rate", "--seeds", 2, "--out", "x.json"), "--out: got the option beside --seeds"),
         (("--scenario", "tiny-rate", "--state", "x.json"), "--state: got the option beside --scenario"),
-        (("--matrix", "--list"), "--matrix: got the option beside --list"),
-        (("--matrix", "--scenario", "tiny-rate"), "--scenario: got the option beside --matrix"),
+        (("--sweep", "once", "--list"), "--sweep: got the option beside --list"),
+        (("--sweep", "once", "--scenario", "tiny-rate"), "--scenario: got the option beside --sweep"),
         (("--sweep", "once", "--seeds", 2), "--seeds: got the option beside --sweep"),
     ],
 )

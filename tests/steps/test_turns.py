@@ -16,7 +16,7 @@ from shared.domain.settings import RetrySettings
 from shared.errors import InvalidInput
 from shared.kind import Chunk, ChunkContext
 from shared.operate import jobs as operator_jobs
-from shared.submit.validation import Admitted
+from shared.submit.validation import NewRow
 from tests.worlds import CLASS, HOUR_MS, FunctionKind, jobs, settings
 
 SIGNATURE = Flag(by="ada", why="looked at it", at_ms=START_MS)
@@ -124,7 +124,7 @@ def test_a_replacement_runs_in_the_dead_ones_place() -> None:
     sluice.command(
         "replace",
         lambda: operator_jobs.replace(
-            sluice.ports, job_class, "j2", Admitted(job=other, body=None), signature=SIGNATURE, nonce="op"
+            sluice.ports, job_class, "j2", NewRow(job=other, body=None), signature=SIGNATURE, nonce="op"
         ),
     )
     assert sluice.drain(HOUR_MS)

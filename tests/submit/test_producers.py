@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 
 from functions.worker.kinds import screenshot_thumbnails
 from shared.domain.job import NewJob
-from shared.submit.producers import (
-    SCREENSHOTS_PER_JOB,
-    Malformed,
-    MatchEnded,
-    jobs_of_match,
-    match_ended,
-    report_job,
-    sweep_job,
-)
+from shared.domain.settings import MatchEndedSettings
+from shared.errors import InvalidInput
+from shared.submit.producers import SCREENSHOTS_PER_JOB, jobs_of_match, match_ended, report_jobs, sweep_job
 
 ENDED_MS = 1_796_040_000_000
 MATCH = "Köln vs. 1. FC – Halbfinale 2026/27 (Rückspiel)"
@@ -32,9 +26,8 @@ def event(*, event_id: str = "e1", time: str = "2026-11-30T12:00:00Z", **detail:
 
 
 def jobs(found: dict[str, Any], **classes: str) -> list[NewJob]:
-    match = match_ended(found)
-    assert isinstance(match, MatchEnded)
-    return list(jobs_of_match(match, **({"replay_class": "summary", "screenshot_class": "thumbs"} | classes)))
+    producer = MatchEndedSettings(**({"replay_class": "summary", "screenshot_class": "thumbs"} | classes))
+    return list(jobs_of_match(match_ended(found), producer))
 
 
 def test_a_match_leaves_a_job_per_replay_and_one_for_its_screenshots_due_when_it_ended() -> None:
@@ -108,21 +101,21 @@ def test_many_screenshots_are_several_jobs_each_of_which_its_kind_takes() -> Non
     ],
 )
 def test_an_event_that_cannot_be_read_names_its_field(odd: object, field: str) -> None:
-    found = match_ended(odd)
-    assert isinstance(found, Malformed)
-    assert found.field == field
+    with pytest.raises(InvalidInput) as malformed:
+        match_ended(odd)
+    assert malformed.value.field == field
 
 
 def test_a_report_is_named_by_its_guild_and_the_week_before_the_schedule() -> None:
-    on_time, hours_late, days_late = (
-        report_job("Löwen", job_class="reports", scheduled_ms=moment)
+    (on_time,), (hours_late,), (days_late,) = (
+        report_jobs(["Löwen"], job_class="reports", scheduled_ms=moment)
         for moment in (1_799_031_600_000, 1_799_060_000_000, 1_799_500_000_000)  # 2027-01-04T03:00Z and later
     )
     assert on_time.job_id == hours_late.job_id == days_late.job_id == "guild-report/2026-W53/Löwen"
     assert json.loads(on_time.payload) == {"guild_id": "Löwen", "week": "2026-W53"}
     assert on_time.payload == days_late.payload
     assert (on_time.match_id, on_time.due_ms) == ("Löwen", 1_799_031_600_000)
-    next_week = report_job("Löwen", job_class="reports", scheduled_ms=1_799_031_600_000 + 7 * 86_400_000)
+    (next_week,) = report_jobs(["Löwen"], job_class="reports", scheduled_ms=1_799_031_600_000 + 7 * 86_400_000)
     assert next_week.job_id == "guild-report/2027-W01/Löwen"
 
 

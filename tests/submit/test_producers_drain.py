@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,18 +16,17 @@ from ops.simulator.hosts import ScheduleFaults
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import START_MS
 from shared.domain import stats
-from shared.domain.job import Lane, State
+from shared.domain.job import Lane, NewJob, State
 from shared.domain.messages import BatchAnswer, Outgoing
-from shared.domain.settings import GuildReportsSettings, MatchEndedSettings, SessionSweepSettings, Settings
+from shared.domain.settings import MatchEndedSettings, Settings
 from shared.errors import InvalidInput, JobsRefused, LedgerUnavailable, Retryable, StorageUnavailable
-from shared.submit.producers import produce_match, produce_reports, produce_sweep
+from shared.submit.producers import jobs_of_match, match_ended, produce, report_jobs, sweep_job
 from shared.submit.submission import SubmitReport
 from tests.kinds.real_kinds import GUILDS, HOUR_MS, WEEK, kinds, objects, settings
 from tests.submit.test_producers import event
 
 MATCHES = MatchEndedSettings(replay_class="replay_summary", screenshot_class="screenshot_thumbnails")
-REPORTS = GuildReportsSettings(job_class="guild_weekly_report", guilds_table="game-guilds")
-SWEEPS = SessionSweepSettings(job_class="replay_summary")  # any class: its job is only looked at
+REPORTS = "guild_weekly_report"
 SETTINGS = settings("replay_summary", "screenshot_thumbnails", "guild_weekly_report")
 SCHEDULED_MS = START_MS
 
@@ -39,7 +38,8 @@ def world(*faults: FaultHook, given: Settings = SETTINGS, **options: Any) -> Sim
 
 
 def intake(sluice: SimSluice, found: object, *, nonce: str) -> SubmitReport:
-    return produce_match(sluice.ports, sluice.settings, MATCHES, found, nonce=nonce)
+    jobs = jobs_of_match(match_ended(found), MATCHES)
+    return produce(sluice.ports, sluice.settings, jobs, producer="match_ended", nonce=nonce)
 
 
 def told(sluice: SimSluice, found: object, *, times: int = 1) -> None:
@@ -56,13 +56,14 @@ def told(sluice: SimSluice, found: object, *, times: int = 1) -> None:
     raise AssertionError("the event was lost")
 
 
-def scheduled(sluice: SimSluice, *, scheduled_ms: int = SCHEDULED_MS) -> Any:
-    return sluice.command(
-        "producer",
-        lambda: produce_reports(
-            sluice.ports, sluice.settings, REPORTS, GUILDS, scheduled_ms=scheduled_ms, nonce=sluice.world.new_id("n")
-        ),
-    )
+def scheduled(sluice: SimSluice, *, scheduled_ms: int = SCHEDULED_MS, guilds: Sequence[str] = GUILDS) -> Any:
+    jobs = report_jobs(guilds, job_class=REPORTS, scheduled_ms=scheduled_ms)
+    return produced(sluice, jobs)
+
+
+def produced(sluice: SimSluice, jobs: Iterable[NewJob]) -> Any:
+    nonce = sluice.world.new_id("n")
+    return sluice.command("producer", partial(produce, sluice.ports, SETTINGS, jobs, producer="it", nonce=nonce))
 
 
 def a_match(**changes: Any) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def test_a_message_that_comes_again_after_an_hour_finds_the_report_done() -> Non
         send(job_class, lane, batch)
     sluice.run(HOUR_MS)
     minutes_ms = list(range(START_MS, sluice.world.now_ms, 60_000))
-    windows = sluice.ledger.read_stats(REPORTS.job_class, windows_ms=minutes_ms)
+    windows = sluice.ledger.read_stats(REPORTS, windows_ms=minutes_ms)
     assert sum(window.counters.get(stats.STALE, 0) for window in windows) == sum(len(batch) for *_, batch in sent)
     assert (reports_of(sluice), len(sluice.ledger.steps), puts) == (before, moves, Counter())
     assert len(sent) >= 1
@@ -236,19 +237,13 @@ def test_a_guild_that_cannot_be_named_does_not_cost_the_others_their_report_and_
     sluice = world()
     guilds = (GUILDS[0], "canary" * 200, GUILDS[1])
     with pytest.raises(JobsRefused, match="1, the first one for: job_id"):
-        sluice.command(
-            "producer",
-            lambda: produce_reports(
-                sluice.ports, sluice.settings, REPORTS, guilds, scheduled_ms=SCHEDULED_MS, nonce="n"
-            ),
-        )
+        scheduled(sluice, guilds=guilds)
     assert len(sluice.rows) == 2
 
 
 def test_a_day_has_one_sweep() -> None:
     sluice = world()
     for hours in (0, 0, 3, 12):
-        scheduled_ms = SCHEDULED_MS + hours * HOUR_MS
-        sweep = partial(produce_sweep, sluice.ports, SETTINGS, SWEEPS, scheduled_ms=scheduled_ms, nonce="n")
-        sluice.command("producer", sweep)
+        # of any class: its job is only looked at
+        produced(sluice, [sweep_job(job_class="replay_summary", scheduled_ms=SCHEDULED_MS + hours * HOUR_MS)])
     assert sorted(sluice.rows) == ["session-sweep/2026-11-30", "session-sweep/2026-12-01"]

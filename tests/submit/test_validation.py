@@ -1,4 +1,4 @@
-"""What a submitted job must be, whoever submits it: `submit_jobs` is the producers' door and has the same rules."""
+"""What a submitted job must be, whoever submits it: `submit_jobs` is the producers' way in and has the same rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.domain.messages import Message, group_id
 from shared.domain.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
 from shared.submit.submission import WAVE_BYTES, WAVE_ROWS, Refusal, submit_jobs, waves
-from shared.submit.validation import admit
+from shared.submit.validation import new_row
 
 SETTINGS = Settings(classes={"replays": ClassSettings(name="replays", kind="sim")})
 GOOD: dict[str, Any] = {"job_id": "j", "job_class": "replays", "match_id": "m", "payload": "{}"}
@@ -29,13 +29,13 @@ def job(**changes: Any) -> NewJob:
 
 def refusal_of(**changes: Any) -> str:
     with pytest.raises(InvalidInput) as refused:
-        admit(job(**changes), SETTINGS, now_ms=1)
+        new_row(job(**changes), SETTINGS, now_ms=1)
     return str(refused.value)
 
 
 def test_4096_bytes_stay_in_the_row_and_4097_go_to_the_object_store() -> None:
-    inline = admit(job(payload=f'"{"ä" * 2047}"'), SETTINGS, now_ms=1)
-    large = admit(job(payload=f'"{"ä" * 2047}" '), SETTINGS, now_ms=1)
+    inline = new_row(job(payload=f'"{"ä" * 2047}"'), SETTINGS, now_ms=1)
+    large = new_row(job(payload=f'"{"ä" * 2047}" '), SETTINGS, now_ms=1)
 
     assert (inline.body, inline.job.payload_key) == (None, "")
     assert large.body is not None
@@ -44,7 +44,7 @@ def test_4096_bytes_stay_in_the_row_and_4097_go_to_the_object_store() -> None:
 
 
 def test_one_mebibyte_is_the_most() -> None:
-    assert admit(job(payload=f'"{"x" * 1_048_574}"'), SETTINGS, now_ms=1).body is not None
+    assert new_row(job(payload=f'"{"x" * 1_048_574}"'), SETTINGS, now_ms=1).body is not None
     assert refusal_of(payload=f'"{"x" * 1_048_575}"') == "payload: got 1048577 bytes, expected at most 1048576"
 
 
@@ -97,7 +97,7 @@ def test_producers_get_a_report_and_no_exception() -> None:
 
 def test_waves_are_cut_by_rows_by_bytes_and_before_a_repeated_id() -> None:
     def sizes(new: list[NewJob]) -> list[int]:
-        rows = [(place, admit(each, SETTINGS, now_ms=1)) for place, each in enumerate(new)]
+        rows = [(place, new_row(each, SETTINGS, now_ms=1)) for place, each in enumerate(new)]
         return [len(wave) for wave in waves(rows)]
 
     mebibyte = f'"{"x" * 1_048_574}"'
@@ -154,7 +154,7 @@ def test_any_well_formed_id_up_to_1024_bytes_is_admitted_and_every_other_one_ref
     size = len(text.encode("utf-8", "surrogatepass"))
     well_formed = not any("\ud800" <= character <= "\udfff" for character in text)
     if 1 <= size <= 1024 and well_formed and "\0" not in text:
-        assert admit(job(job_id=text, match_id=text), SETTINGS, now_ms=1).job.job_id == text
+        assert new_row(job(job_id=text, match_id=text), SETTINGS, now_ms=1).job.job_id == text
     else:
         assert refusal_of(job_id=text).startswith("job_id: got ")
         assert refusal_of(match_id=text).startswith("match_id: got ")

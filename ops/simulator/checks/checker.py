@@ -17,6 +17,7 @@ from shared.memory.ledger import Step
 from shared.pacer.tick import TickReport
 
 _MOST_KEPT: Final = 20
+"""Violations beyond so many are counted and not put into words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +45,8 @@ class Findings:
             self.first.append(violation)
 
 
-class Checker:
-    """One invariant. The hooks are called in the order in which things happen in the world."""
-
-    invariant: ClassVar[str]
-
-    def __init__(self, sluice: SimSluice, findings: Findings) -> None:
-        self.sluice = sluice
-        self.findings = findings
-        self.clean_from_ms: int | None = None
-        """When the last fault can have happened; None while faults go on."""
-        self.prepare()
-
-    @property
-    def now_ms(self) -> int:
-        return self.sluice.world.now_ms
-
-    def breaks(self, what: str) -> None:
-        self.findings.add(Violation(self.invariant, (self.now_ms - START_MS) / 1000, what))
-
-    def prepare(self) -> None:
-        """Prepare what it remembers."""
-
-    # -- hooks
+class Hooks:
+    """What a checker may want to hear of. They are called in the order in which things happen in the world."""
 
     def created(self, job: Job) -> None:
         """A row that was not there before."""
@@ -115,3 +95,29 @@ class Checker:
 
     def ended(self) -> None:
         """The run has come to its end, drained or not."""
+
+
+class Checker(Hooks):
+    """One invariant."""
+
+    invariant: ClassVar[str]
+
+    def __init__(self, sluice: SimSluice, findings: Findings) -> None:
+        self.sluice = sluice
+        self.findings = findings
+        self.clean_from_ms: int | None = None
+        """When the last fault can have happened; None while faults go on."""
+        self.prepare()
+
+    @property
+    def now_ms(self) -> int:
+        return self.sluice.world.now_ms
+
+    def breaks(self, what: str) -> None:
+        self.findings.add(Violation(self.invariant, (self.now_ms - START_MS) / 1000, what))
+
+    def prepare(self) -> None:
+        """Prepare what it remembers."""
+
+
+HOOKS: Final = tuple(name for name in vars(Hooks) if not name.startswith("_"))

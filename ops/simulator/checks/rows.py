@@ -21,7 +21,8 @@ from shared.domain.messages import Delivery, Message
 from shared.errors import Retryable
 from shared.memory.ledger import Step
 
-_ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
+ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
+"""What comes no more: nothing holds a match any longer."""
 
 _OWN_FAULTS: Final = frozenset({"no_progress", "bad_chunk"})
 """Failures of a job's code that show only in what it returned."""
@@ -122,7 +123,7 @@ class Order(Checker):
             return
         match = (job.job_class, job.match_id)
         self._queued[match] += (job.state is State.QUEUED) - (step.before.state is State.QUEUED)
-        if job.state in _ENDED:
+        if job.state in ENDED:
             # A replaced job's number lives on in the job that took its place.
             if job.state is not State.REPLACED:
                 self._open[match].discard(job.seq)
@@ -131,7 +132,7 @@ class Order(Checker):
 
     def began(self, invocation: str, start: ChunkStart) -> None:
         job = self.sluice.ledger.rows[start.job_id].job
-        if job.job_class not in self._ordered or job.state in _ENDED:
+        if job.job_class not in self._ordered or job.state in ENDED:
             return
         match = (job.job_class, job.match_id)
         if min(self._open[match]) < job.seq:

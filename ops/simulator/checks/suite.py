@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ops.simulator.checks.checker import Checker, Findings
+from ops.simulator.checks.checker import HOOKS, Checker, Findings, Hooks
 from ops.simulator.checks.rows import Allowance, Attempts, NoRedoneWork, NothingLost, OneEffect, Order
 from ops.simulator.checks.ticks import Budget, HonestEta, Lanes, OneRun, Pause, Secrecy
 from ops.simulator.kinds import ChunkStart
@@ -30,12 +30,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Secrecy,
 )
 
-_HOOKS: Final = (
-    *("created", "stepped", "delivered", "has_read", "began", "raised", "called", "planned", "closed", "ticked"),
-    *("stored", "gone", "paused", "resumed", "event", "ended"),
-)
-
-Found = TypeVar("Found", bound=Checker)
+Asked = TypeVar("Asked", bound=Checker)
 
 
 class Suite:
@@ -43,21 +38,21 @@ class Suite:
 
     def __init__(self, sluice: SimSluice, *, more: Sequence[type[Checker]] = (), clock_slack_ms: int = 0) -> None:
         self.findings = Findings()
-        self.checkers = [each(sluice, self.findings) for each in (*CHECKERS, *more)]
+        self.checkers = [checker(sluice, self.findings) for checker in (*CHECKERS, *more)]
         self._sluice = sluice
         self._told: dict[str, list[Callable[..., None]]] = {
             hook: [
                 getattr(checker, hook)
                 for checker in self.checkers
-                if getattr(type(checker), hook) is not getattr(Checker, hook)
+                if getattr(type(checker), hook) is not getattr(Hooks, hook)
             ]
-            for hook in _HOOKS
+            for hook in HOOKS
         }
         self.of(Allowance).slack_ms = clock_slack_ms
         self._attach()
         self.faults_over()
 
-    def of(self, kind: type[Found]) -> Found:
+    def of(self, kind: type[Asked]) -> Asked:
         return next(checker for checker in self.checkers if isinstance(checker, kind))
 
     @property
@@ -88,7 +83,7 @@ class Suite:
 
     def _attach(self) -> None:
         sluice = self._sluice
-        tell = {hook: partial(self._tell, hook) for hook in _HOOKS}
+        tell = {hook: partial(self._tell, hook) for hook in HOOKS}
         sluice.ledger.on_new, sluice.ledger.on_step = tell["created"], tell["stepped"]
         sluice.upstream.on_call = tell["called"]
         sluice.world.watch, sluice.world.after_event = self._watch, tell["event"]

@@ -1,4 +1,4 @@
-"""The shared permits in memory: the same algorithm as production, with items that cannot conflict."""
+"""What jobs use beside the ledger and the queue, in memory: the shared permits and the object store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Final
 
 from shared.domain.settings import CALLS_PER_SHARD, UpstreamSettings
 from shared.domain.upstream import Granted, NoRoom, Reservation
+from shared.errors import ObjectMissing
 from shared.worker.permits import Full, gcra_reserve, parts_of, parts_to_ask
 
 _MS: Final = 1000
+"""Microseconds in a millisecond: permits are counted in microseconds."""
 
 
 class MemoryLimiter:
-    """`reserved` counts permits per upstream; together with the calls made it says how many were wasted. `requests` are
-    what the permits took to reserve."""
+    """The algorithm of production, over items that cannot conflict.
+
+    `reserved` counts permits per upstream; together with the calls made it says how many were wasted. `requests` are
+    what the permits took to reserve.
+    """
 
     def __init__(self, *, calls_per_shard: float = CALLS_PER_SHARD) -> None:
         self.reserved: dict[str, int] = {}
@@ -52,3 +57,21 @@ class MemoryLimiter:
 
     def held_until_ms(self, upstream: UpstreamSettings) -> int:
         return self._held_ms.get(upstream.name, 0)
+
+
+class MemoryBlobs:
+    """`objects` is open to tests, which put there what a game would have uploaded."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def read(self, key: str, *, start: int, length: int) -> bytes:
+        if key not in self.objects:
+            raise ObjectMissing()
+        return self.objects[key][start : start + length]
+
+    def put_once(self, key: str, body: bytes, *, content_type: str) -> bool:
+        if key in self.objects:
+            return False
+        self.objects[key] = body
+        return True

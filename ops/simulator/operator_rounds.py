@@ -1,6 +1,6 @@
-"""An operator's rounds: from a moment on, every dead job of the class gets one of the words that there are (I5).
+"""An operator's rounds: from a moment on, every dead job of the class gets one of the remedies that there are (I5).
 
-Which word follows from the seed and the job. A job that dies again after its retry is given up, so that rounds end.
+Which remedy follows from the seed and the job. A job that dies again after its retry is given up, so that rounds end.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from msgspec import Struct
 from ops.simulator.sluice_world import SimSluice
 from shared.domain.job import Flag, Job, NewJob, State
 from shared.domain.settings import ClassSettings
-from shared.operate import jobs as repair
-from shared.submit.validation import admit
+from shared.operate import jobs as commands
+from shared.submit.validation import new_row
 
 _ROUNDS_MS: Final = 300_000
+"""From one round to the next, in which the matches that were set free drain or die again."""
 
 
-class Word(StrEnum):
+class Remedy(StrEnum):
     """`retry` tries the job as it is; `mend` puts right what ailed it and then retries it."""
 
     SKIP = "skip"
@@ -32,7 +33,7 @@ class Word(StrEnum):
     REPLACE = "replace"
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class Left(Struct, frozen=True, kw_only=True):
     """The rows that have not ended: dead ones, those that a dead one of their match holds, and the free ones."""
 
     dead: int
@@ -40,7 +41,7 @@ class Held(Struct, frozen=True, kw_only=True):
     free: int
 
 
-class Repairs:
+class OperatorRounds:
     """`begin` starts the rounds, which go on until `over`.
 
     `mended` takes the jobs that were put right; `expect` hears of each replacement before it is there.
@@ -51,31 +52,32 @@ class Repairs:
         sluice: SimSluice,
         job_class: ClassSettings,
         *,
-        words: Sequence[Word],
+        remedies: Sequence[Remedy],
         mended: set[str],
         over: Callable[[], bool],
         expect: Callable[[Job], None],
     ) -> None:
-        self.given: dict[str, list[Word]] = {}
-        self.found: Held | None = None
-        """What the first round met."""
+        self.given: dict[str, list[Remedy]] = {}
+        """Job -> its remedies, in the order of the rounds."""
+        self.met: Left | None = None
+        """What the first round met; None until then."""
         self._sluice = sluice
         self._job_class = job_class
-        self._words = words
+        self._remedies = remedies
         self._mended = mended
         self._over = over
         self._expect = expect
 
     def begin(self) -> None:
-        self.found = self._held()
+        self.met = self._left()
         self._round()
 
-    def _held(self) -> Held:
-        jobs = [row.job for row in self._sluice.ledger.rows.values()]
+    def _left(self) -> Left:
+        jobs = self._sluice.rows.values()
         dead = {job.match_id for job in jobs if job.state is State.DEAD}
         behind = [job.match_id in dead for job in jobs if job.state is State.BEHIND]
         going = sum(job.state in (State.WAITING, State.QUEUED) for job in jobs)
-        return Held(
+        return Left(
             dead=self._sluice.ledger.states[State.DEAD], held=sum(behind), free=going + len(behind) - sum(behind)
         )
 
@@ -83,31 +85,31 @@ class Repairs:
         world = self._sluice.world
         if not self._over():
             world.at(world.now_ms + _ROUNDS_MS, self._round)
-        for job in [row.job for row in self._sluice.ledger.rows.values() if row.job.state is State.DEAD]:
-            word = self._word_on(job)
-            nonce = world.new_id(f"operator/{word}")
-            world.spawn(nonce, partial(self._say, word, job, nonce))
+        for job in [job for job in self._sluice.rows.values() if job.state is State.DEAD]:
+            remedy = self._remedy_for(job)
+            nonce = world.new_id(f"operator/{remedy}")
+            world.spawn(nonce, partial(self._give, remedy, job, nonce))
 
-    def _word_on(self, job: Job) -> Word:
+    def _remedy_for(self, job: Job) -> Remedy:
         given = self.given.setdefault(job.job_id, [])
         digest = hashlib.sha256(f"{self._sluice.world.seed}/{job.job_id}".encode()).digest()
-        word = Word.SKIP if given else self._words[digest[0] % len(self._words)]
-        given.append(word)
-        return word
+        remedy = Remedy.SKIP if given else self._remedies[digest[0] % len(self._remedies)]
+        given.append(remedy)
+        return remedy
 
-    def _say(self, word: Word, job: Job, nonce: str) -> None:
+    def _give(self, remedy: Remedy, job: Job, nonce: str) -> None:
         ports, job_class = self._sluice.ports, self._job_class
         flag = Flag(by="operator", why="it fails whenever it runs", at_ms=self._sluice.world.now_ms)
-        if word is Word.SKIP:
-            repair.skip(ports, job_class, job.job_id, word=flag, nonce=nonce)
-        elif word is Word.REPLACE:
-            other = admit(_better(job), self._sluice.settings, now_ms=flag.at_ms)
+        if remedy is Remedy.SKIP:
+            commands.skip(ports, job_class, job.job_id, signature=flag, nonce=nonce)
+        elif remedy is Remedy.REPLACE:
+            other = new_row(_better(job), self._sluice.settings, now_ms=flag.at_ms)
             self._expect(other.job)
-            repair.replace(ports, job_class, job.job_id, other, word=flag, nonce=nonce)
+            commands.replace(ports, job_class, job.job_id, other, signature=flag, nonce=nonce)
         else:
-            if word is Word.MEND:
+            if remedy is Remedy.MEND:
                 self._mended.add(job.job_id)
-            repair.retry(ports, job.job_id, word=flag, nonce=nonce)
+            commands.retry(ports, job.job_id, signature=flag, nonce=nonce)
 
 
 def _better(job: Job) -> NewJob:
