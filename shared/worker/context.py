@@ -1,7 +1,7 @@
-"""What a worker holds while it works a message: the lease on it, what it knows of its class, and what a chunk may use.
+"""What a worker holds while it works a message: what it knows of its class, the lease, and what a chunk may use.
 
-The lease ends before the queue thinks so (rule 4). What is known of the class is read at the start and every few
-seconds. The context is what a kind gets for one chunk: permits, the upstream, objects, its own earlier outputs.
+What is known of the class is read at the start and every few seconds. The lease on the message ends before the queue
+thinks so (rule 4). The context is what a kind gets for one chunk: permits, the upstream, objects, its earlier outputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from shared.domain.messages import HASHED_PREFIX, Delivery, group_id
 from shared.domain.settings import LEASE_MARGIN_S, ClassSettings, UpstreamSettings
 from shared.domain.upstream import NoRoom, rate_in_force
 from shared.errors import BadPayload, LedgerUnavailable, PermitUnavailable
-from shared.ports import Clock, Ports
+from shared.kind import Kind
+from shared.ports import Clock, Jitter, Ports
 from shared.steps.tally import Tally
 
 FRESH_MS: Final = 5_000
@@ -31,31 +32,6 @@ PERMIT_VOID_MS: Final = 1_000
 
 LEAST_CALL_MS: Final = 1_000
 """A chunk that has work behind it waits for a further permit until this much of its lease is left for the call."""
-
-
-class Lease(Struct, frozen=True, kw_only=True):
-    """Valid until `deadline_ms` on the worker's clock."""
-
-    clock: Clock
-    deadline_ms: int
-
-    @property
-    def remaining_s(self) -> float:
-        return (self.deadline_ms - self.clock.now_ms()) / 1000
-
-
-def take_lease(ports: Ports, settings: ClassSettings, delivery: Delivery, *, invocation_end_ms: int) -> Lease | None:
-    """min(the invocation's end, first receive + visibility) - margin. A redelivery extends its visibility first.
-
-    None: the extension failed, so nobody knows for how long the message is ours, and nothing may be done with it.
-    """
-    held_from_ms = delivery.first_received_ms
-    if delivery.receive_count > 1:
-        held_from_ms = ports.clock.now_ms()
-        if not ports.queue.extend(delivery, seconds=settings.visibility_s):
-            return None
-    ends_ms = min(invocation_end_ms, held_from_ms + settings.visibility_s * 1000)
-    return Lease(clock=ports.clock, deadline_ms=ends_ms - LEASE_MARGIN_S * 1000)
 
 
 class ClassView:
@@ -115,27 +91,59 @@ class ClassView:
                 return  # what was read last still serves: a finished chunk must not be lost for this
 
 
+class Invocation(Struct, frozen=True, kw_only=True):
+    """What all messages of one worker invocation share. `end_ms` is when its process is killed."""
+
+    ports: Ports
+    kind: Kind
+    settings: ClassSettings
+    upstream: UpstreamSettings | None
+    nonce: str
+    end_ms: int
+    jitter: Jitter
+    tally: Tally
+    class_view: ClassView
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """Valid until `deadline_ms` on the worker's clock."""
+
+    clock: Clock
+    deadline_ms: int
+
+    @property
+    def remaining_s(self) -> float:
+        return (self.deadline_ms - self.clock.now_ms()) / 1000
+
+
+def take_lease(invocation: Invocation, delivery: Delivery) -> Lease | None:
+    """min(the invocation's end, first receive + visibility) - margin. A redelivery extends its visibility first.
+
+    None: the extension failed, so nobody knows for how long the message is ours, and nothing may be done with it.
+    """
+    ports, visibility_s = invocation.ports, invocation.settings.visibility_s
+    held_from_ms = delivery.first_received_ms
+    if delivery.receive_count > 1:
+        held_from_ms = ports.clock.now_ms()
+        if not ports.queue.extend(delivery, seconds=visibility_s):
+            return None
+    ends_ms = min(invocation.end_ms, held_from_ms + visibility_s * 1000)
+    return Lease(clock=ports.clock, deadline_ms=ends_ms - LEASE_MARGIN_S * 1000)
+
+
 class WorkerContext:
     """Implements `ChunkContext` for one chunk of one job."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        settings: ClassSettings,
-        upstream: UpstreamSettings | None,
-        lease: Lease,
-        tally: Tally,
-        job: Job,
-    ) -> None:
-        self._ports = ports
+    def __init__(self, invocation: Invocation, upstream: UpstreamSettings | None, lease: Lease, job: Job) -> None:
+        self._ports = ports = invocation.ports
         self._upstream = upstream
         self._lease = lease
         self._job = job
         self._calls = 0
         self._slots_ms: list[float] = []
         self._waited = False
-        self.options: Mapping[str, str] = settings.options
-        self.count = tally.add
+        self.options: Mapping[str, str] = invocation.settings.options
+        self.count = invocation.tally.add
         self.read_blob = ports.blobs.read
         self.put_blob_once = ports.blobs.put_once
         self.answered_calls = 0

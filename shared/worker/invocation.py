@@ -12,8 +12,8 @@ from shared.errors import InvalidInput, LedgerUnavailable, QueueUnavailable
 from shared.kind import Kind
 from shared.ports import Jitter, Ports
 from shared.steps.tally import Tally
-from shared.worker.context import ClassView
-from shared.worker.message import Invocation, work_message
+from shared.worker.context import ClassView, Invocation
+from shared.worker.message import work_message
 
 
 def readable(ports: Ports, records: Iterable[object], read: Callable[[object], Delivery]) -> list[Delivery]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.domain import lifecycle, messages, stats
 from shared.domain.job import MAX_PAYLOAD_BYTES, SLUICE, Flag, Job, Output
 from shared.domain.lifecycle import Lost, Move, OutputTaken, Won
 from shared.domain.messages import Delivery
-from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress, QuotaExhausted, Refused
-from shared.kind import Chunk, Kind
-from shared.ports import Jitter, Ports
+from shared.kind import Chunk
+from shared.ports import Ports
 from shared.steps.sending import send_jobs
 from shared.steps.tally import Tally
 from shared.steps.turns import end_and_pass_on
-from shared.worker.context import ClassView, Lease, WorkerContext, take_lease
+from shared.worker.context import Invocation, Lease, WorkerContext, take_lease
 from shared.worker.retry import ending_of
 
 MAX_CURSOR_BYTES: Final = 1000
@@ -29,32 +27,17 @@ MAX_OUTPUT_BYTES: Final = 256 * 1024
 """Below DynamoDB's 400 KB an item; larger results belong in the object store, with their key as the output."""
 
 
-class Invocation(Struct, frozen=True, kw_only=True):
-    """What all messages of one worker invocation share. `end_ms` is when its process is killed."""
-
-    ports: Ports
-    kind: Kind
-    settings: ClassSettings
-    upstream: UpstreamSettings | None
-    nonce: str
-    end_ms: int
-    jitter: Jitter
-    tally: Tally
-    class_view: ClassView
-
-
 def work_message(invocation: Invocation, delivery: Delivery, *, fresh: bool) -> bool:
     """Returns whether the message is done with (acknowledge it) or must come back (report it as failed).
 
     `fresh`: this is the first message of its group in the invocation. The row's cursor is the truth, the message's is
     only part of its identity.
     """
-    ports = invocation.ports
-    lease = take_lease(ports, invocation.settings, delivery, invocation_end_ms=invocation.end_ms)
+    lease = take_lease(invocation, delivery)
     if lease is None:
         return False
     try:
-        job = ports.ledger.read_job(delivery.message.job_id)
+        job = invocation.ports.ledger.read_job(delivery.message.job_id)
         if job is None or not messages.is_current(job, delivery.message):
             invocation.tally.add(stats.STALE)
             return True
@@ -139,8 +122,7 @@ class MessageWork:
     def _process(self, job: Job, *, fresh: bool) -> Chunk:
         invocation, tally = self.invocation, self._tally
         job = self._with_payload(job)
-        upstream = invocation.class_view.upstream()
-        context = WorkerContext(self._ports, self._settings, upstream, self._lease, tally, job)
+        context = WorkerContext(invocation, invocation.class_view.upstream(), self._lease, job)
         context.reserve_permits(invocation.kind.calls_per_chunk, latest_ms=self._latest_start_ms(fresh=fresh))
         self._check_lease()
         tally.add(stats.STARTS if job.cursor == "" else stats.RESUMES)

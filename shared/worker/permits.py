@@ -91,7 +91,8 @@ def gcra_reserve(
     """Reserve `calls` consecutive permits whose first starts no later than `latest_us`, or nothing.
 
     `tat_us` is the stored arrival time, None before the first call. `burst_calls` may start at once after a rest;
-    1 spaces all calls evenly. The later calls of a reservation may start after `latest_us`: see `starts_us`.
+    1 spaces all calls evenly. The later calls of a reservation may start after `latest_us`: evenly spaced from
+    `start_us` on, they are never too early.
 
     ValueError naming the field if `interval_us`, `calls` or `burst_calls` is below 1.
     """
@@ -103,12 +104,3 @@ def gcra_reserve(
     if start_us > latest_us:
         return Full(free_at_us=start_us)
     return Reserved(start_us=start_us, tat_us=virtual_us + calls * interval_us)
-
-
-def starts_us(reserved: Reserved, *, interval_us: int, calls: int, burst_calls: int) -> tuple[int, ...]:
-    """The earliest start of each reserved call, with the arguments that it was reserved with.
-
-    Evenly spaced starts from `start_us` on are never earlier than these.
-    """
-    first_us = reserved.tat_us - (calls + burst_calls - 1) * interval_us
-    return tuple(max(reserved.start_us, first_us + call * interval_us) for call in range(calls))

@@ -18,7 +18,7 @@ from shared.memory.ledger import MemoryAllowances, MemoryLedger, MemoryRuns
 from shared.pacer import claim, decide, snapshot, tick
 from shared.steps import sending
 from shared.worker import message
-from shared.worker.context import Lease
+from shared.worker.context import Invocation, Lease
 from tests.simulator.scenarios import SCENARIOS
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -169,7 +169,10 @@ def commit_without_a_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def endless_lease(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(message, "take_lease", lambda ports, *_, **__: Lease(clock=ports.clock, deadline_ms=2**62))
+    def take(invocation: Invocation, _: Any) -> Lease:
+        return Lease(clock=invocation.ports.clock, deadline_ms=2**62)
+
+    patch.setattr(message, "take_lease", take)
 
 
 def a_refusal_is_a_failure(patch: pytest.MonkeyPatch) -> None:

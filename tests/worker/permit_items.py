@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from shared.domain.settings import UpstreamSettings
-from shared.worker.permits import Full, Part, gcra_reserve, parts_to_ask, starts_us
+from shared.worker.permits import Full, Part, Reserved, gcra_reserve, parts_to_ask
 
 FAR_US = 10**18
 
@@ -45,6 +45,15 @@ class Items:
             assert now_us <= slots[0] <= latest_us  # never in the worker's past
             return part, slots
         return None
+
+
+def starts_us(reserved: Reserved, *, interval_us: int, calls: int, burst_calls: int) -> tuple[int, ...]:
+    """The earliest start of each reserved call, with the arguments that it was reserved with.
+
+    Evenly spaced starts from `start_us` on are never earlier than these.
+    """
+    first_us = reserved.tat_us - (calls + burst_calls - 1) * interval_us
+    return tuple(max(reserved.start_us, first_us + call * interval_us) for call in range(calls))
 
 
 def most_in(starts: Iterable[int], window_us: int) -> int:

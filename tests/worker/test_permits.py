@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.worker.permits import Full, Reserved, gcra_reserve, interval_us, starts_us
+from shared.worker.permits import Full, Reserved, gcra_reserve, interval_us
+from tests.worker.permit_items import starts_us
 
 FAR_US = 10**18
 
