@@ -15,7 +15,7 @@ from ops.simulator.world import START_MS, World
 from shared.domain.job import NewJob
 
 _BATCH: Final = 500
-"""Jobs of a backlog that are there from the beginning are handed in together."""
+"""At most so many jobs that come at one moment are handed in together."""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):

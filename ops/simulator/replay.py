@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ops.simulator.arrivals import Arrival, Arrivals
 from ops.simulator.drive import Drive
+from ops.simulator.kinds import chunk_of
 from ops.simulator.measure import quantile
 from ops.simulator.recording import MATCH_PREFIX, Recorded, Recording
 from ops.simulator.result import Result
@@ -125,8 +126,7 @@ class RecordedKind:
             self._spent.refused_ms += self._world.now_ms - begun_ms
             raise
         self._note(job, number, begun_ms)
-        last = number + 1 == len(shape.chunks)
-        return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
+        return chunk_of(number, of=len(shape.chunks))
 
     def _note(self, job: Job, number: int, begun_ms: int) -> None:
         attempts = self._spent.attempts_ms.setdefault((job.job_id, number), [])
