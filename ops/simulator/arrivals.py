@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -28,10 +28,13 @@ class Arrival(Struct, frozen=True, kw_only=True):
     number: int
 
 
+Take: TypeAlias = Callable[[list[Arrival]], None]
+
+
 class Arrivals:
     """`take` gets every job, in batches of what comes at one moment. `backlog_done` ends the endless sources."""
 
-    def __init__(self, scenario: Scenario, world: World, take: Callable[[list[Arrival]], None]) -> None:
+    def __init__(self, scenario: Scenario, world: World, take: Take) -> None:
         self._scenario = scenario
         self._world = world
         self._take = take
