@@ -75,7 +75,7 @@ JOB_ITEM: dict[str, dict[str, Any]] = {
 }
 
 RUN = Run(key=KEY, state=RunState.PLANNED, source="schedule", owner="one", budget=7)
-RUN_ITEM = {
+RUN_ITEM: dict[str, dict[str, Any]] = {
     "key": {"M": {"job_class": {"S": "replay"}, "minute_ms": {"N": "1796040000000"}, "repair": {"BOOL": False}}},
     "state": {"S": "planned"},
     "source": {"S": "schedule"},
@@ -205,7 +205,7 @@ def test_any_row_reads_as_it_was_written(job: Job) -> None:
 @pytest.mark.parametrize("text", ("91", "91.0", "9.1E+1"))
 def test_a_number_of_a_float_may_be_stored_as_a_whole_one(text: str) -> None:
     """DynamoDB keeps no trailing zeros, and chooses the notation itself."""
-    item: dict[str, dict[str, Any]] = CONTROL_ITEM["stage"]["M"] | {"oldest_age_s": {"N": text}}
+    item = CONTROL_ITEM["stage"]["M"] | {"oldest_age_s": {"N": text}}
     assert load(type(STAGE), item).oldest_age_s == 91.0
 
 
