@@ -32,7 +32,7 @@ def build(app: cdk.App, *, root: Path = ROOT) -> int:
         settings = load_settings(config)
         # CDK copies the assets when the stack is built, so the staged tree need not outlive this block.
         with tempfile.TemporaryDirectory(prefix="sluice-bundle-") as staging:
-            kinds = {each.kind for each in settings.classes.values()}
+            kinds = {job_class.kind for job_class in settings.classes.values()}
             bundle = stage(root=root, config=config, into=Path(staging), kinds=kinds, platform=platform)
             SluiceStack(app, stack_name, settings=settings, bundle=bundle, ephemeral=ephemeral)
             app.synth()

@@ -97,13 +97,13 @@ class AlarmSpec:
     runbook: str
 
 
-def messages_visible(name: str, queue: sqs.IQueue, *, means: str, runbook: str) -> AlarmSpec:
-    """At least one message lies in a queue that should be empty.
+def messages_visible(name: str, queue: sqs.IQueue, *, means: str, runbook: str = "") -> AlarmSpec:
+    """At least one message lies in a queue that should be empty. The runbook's heading is the name if none is given.
 
     SQS publishes nothing for a queue that was idle for six hours: missing data means empty, so it is not breaching.
     """
     metric = queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=Duration.minutes(1))
-    return AlarmSpec(name, metric, ONCE, means, runbook)
+    return AlarmSpec(name, metric, ONCE, means, runbook or name)
 
 
 def metric_of(

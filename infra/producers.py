@@ -65,7 +65,6 @@ class Producers(Construct):
             self.lost,
             means="An event or a schedule did not become jobs: it cannot be read, one of its jobs was refused, or the"
             " ledger was away for hours. The message holds it and says why; python -m ops submit takes its jobs.",
-            runbook="LostEvents",
         )
 
     def _function(self, construct_id: str, room: str, timeout_s: int, classes: Iterable[str]) -> SluiceFunction:

@@ -212,7 +212,6 @@ class SluiceStack(cdk.Stack):
                 "LostTicks",
                 self._lost_ticks,
                 means="A tick did not reach the pacer or failed there. Read the message, then the pacer's log.",
-                runbook="LostTicks",
             )
         ]
         for job_class in self._classes:

@@ -41,7 +41,7 @@ CONCEPTS = ("shared.pacer", "shared.worker", "shared.submit", "shared.webhook", 
 ROOMS_OF_CONCEPTS = ("shared/domain", "shared/steps", *(concept.replace(".", "/") for concept in CONCEPTS))
 VALUE_LIBRARY = ("msgspec",)
 PURE = (
-    "shared.errors",
+    *("shared.errors", "shared.kind"),
     *(f"shared.domain.{name}" for name in DOMAIN),
     *(f"shared.pacer.{name}" for name in ("abort", "cost", "decide", "forecast", "measures", "rate")),
     *("shared.pacer.recovery", "shared.pacer.snapshot", "shared.submit.validation"),

@@ -27,15 +27,15 @@ def report(*, result: Path, out: Path | None, png: Path | None) -> None:
       python -m ops report result.json --out page.html --png page.png
     """
     # Drawing takes a third of a second to import, which `status` should not wait for.
-    from ops.report.comparison import write_page, write_png  # noqa: PLC0415
+    from ops.report.page import write_page, write_png  # noqa: PLC0415
 
     if out is None and png is None:
         raise InvalidInput("--out", got="nothing", expected="where to write the page, or --png for the picture")
-    found = read_results(result)
+    results = read_results(result)
     for path, write in ((out, write_page), (png, write_png)):
         if path is not None:
             try:
-                write(found, path)
+                write(results, path)
             except OSError as error:
                 reason = (error.strerror or "no file").lower()
                 raise InvalidInput(str(path), got=reason, expected="a place that can be written to") from None

@@ -1,22 +1,30 @@
-"""One picture and one page of a run: the verdict and six numbers on top, six panels below, nothing to fetch."""
+"""One picture and one page of a result: the verdict and six numbers on top, six panels below, nothing to fetch.
+
+Several policies on one seed begin with their rates against the true limit in one picture, and their figures in one
+table; then each has its own part.
+"""
 
 from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ops.report.panels import GREY, INK, RED, Panels
+from ops.report.panels import BLUE, GREEN, GREY, INK, ORANGE, RED, Panels, draw_limit, finish, span
 from ops.report.result_file import RunResult
 
 _GOOD: Final = "#00734f"
-_ROWS, _COLUMNS = 3, 2
+"""The verdict's color when everything held; it is red otherwise."""
+
+_COLORS: Final = (BLUE, ORANGE, GREEN, INK)
+"""Of the policies side by side, in their order."""
 
 
 def verdict(result: RunResult) -> tuple[str, bool]:
@@ -52,8 +60,8 @@ def _waste(result: RunResult) -> str:
     return f", {waste / per_job:.2%} wasted" if per_job and waste is not None else ""
 
 
-def _shown(value: float | None, say: Any) -> str:
-    return "-" if value is None else str(say(value))
+def _shown(value: float | None, say: Callable[[float], str]) -> str:
+    return "-" if value is None else say(value)
 
 
 def _time(seconds: float) -> str:
@@ -66,7 +74,7 @@ def draw(result: RunResult, *, heading: bool) -> Figure:
     """`heading`: the verdict and the numbers are in the picture too, as a PNG stands alone."""
     figure = Figure(figsize=(13, 9.6 if heading else 8.6), dpi=110, facecolor="white")
     panels = Panels(result)
-    grid = figure.subplots(_ROWS, _COLUMNS)
+    grid = figure.subplots(3, 2)
     for axes, panel in zip(grid.flat, panels.all, strict=True):
         panel(axes)
     for axes in grid[-1]:
@@ -83,9 +91,9 @@ def _head(figure: Figure, result: RunResult) -> None:
     text, good = verdict(result)
     figure.text(0.06, 0.972, name_of(result), fontsize=10, color=GREY, va="center")
     figure.text(0.06, 0.948, text, fontsize=14, fontweight="bold", color=_GOOD if good else RED, va="center")
-    found = tiles(result)
-    for number, (name, value) in enumerate(found):
-        left = 0.06 + 0.925 * number / len(found)
+    numbers = tiles(result)
+    for number, (name, value) in enumerate(numbers):
+        left = 0.06 + 0.925 * number / len(numbers)
         figure.text(left, 0.918, value, fontsize=12, fontweight="bold", color=INK, va="center")
         figure.text(left, 0.9, name, fontsize=8.5, color=GREY, va="center")
 
@@ -95,14 +103,57 @@ def name_of(result: RunResult) -> str:
     return ", ".join(str(part) for part in (result.name, policy, f"seed {seed}" if seed is not None else None) if part)
 
 
-def write_png(result: RunResult, path: Path) -> None:
-    figure = draw(result, heading=True)
+def policy_of(result: RunResult) -> str:
+    return str(result.figures.get("policy", result.name))
+
+
+def _title(results: Sequence[RunResult]) -> str:
+    """What they have in common."""
+    seed = results[0].number("seed")
+    return results[0].name if seed is None else f"{results[0].name}, seed {seed:.0f}"
+
+
+def draw_all(results: Sequence[RunResult]) -> Figure:
+    """The policies that have ticks: the rate that each learned, what was refused, and what is left."""
+    drawn = [result for result in results if result.ticks]
+    longest_s = max(result.ticks[-1].t_s for result in drawn)
+    unit_s, unit = span(longest_s)
+    figure = Figure(figsize=(13, 9), dpi=110, facecolor="white")
+    rates, refusals, left = figure.subplots(3, 1, height_ratios=(2, 1, 1), sharex=True)
+    truth = max(drawn, key=lambda result: result.ticks[-1].t_s).ticks
+    draw_limit(rates, [tick.t_s / unit_s for tick in truth], [tick.true_limit_per_s for tick in truth])
+    for result, color in zip(drawn, cycle(_COLORS), strict=False):
+        name, times = policy_of(result), [tick.t_s / unit_s for tick in result.ticks]
+        learned = [tick.rate_per_s if tick.learned_per_s is None else tick.learned_per_s for tick in result.ticks]
+        pending = [tick.waiting_live + tick.waiting_recovery + tick.in_flight for tick in result.ticks]
+        rates.plot(times, learned, color=color, linewidth=1.8, marker=".", label=name)
+        refusals.plot(times, [tick.refusals for tick in result.ticks], color=color, linewidth=1.4, label=name)
+        left.plot(times, pending, color=color, linewidth=1.6, label=name)
+    finish(rates, "Learned rate against the true limit", "calls a second")
+    finish(refusals, "Refused calls", "calls a tick", legend=False)
+    finish(left, "What is left", "jobs", legend=False)
+    left.set_xlim(0, longest_s / unit_s)
+    left.set_xlabel(f"{unit} since the start", fontsize=8.5, color=INK)
+    figure.text(0.06, 0.97, _title(results), fontsize=10, color=INK, va="center")
+    figure.subplots_adjust(left=0.06, right=0.985, bottom=0.06, top=0.925, hspace=0.24)
+    return figure
+
+
+def write_page(results: Sequence[RunResult], path: Path) -> None:
+    """HTML that needs nothing beside it."""
+    title = html.escape(name_of(results[0]) if len(results) == 1 else _title(results))
+    parts = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>']
+    if len(results) > 1:
+        parts += _side_by_side(results)
+    for result in results:
+        parts += _section(result, salt="sluice" if len(results) == 1 else policy_of(result))
+    path.write_text("".join([*parts, "</html>\n"]), encoding="utf-8")
+
+
+def write_png(results: Sequence[RunResult], path: Path) -> None:
+    figure = draw(results[0], heading=True) if len(results) == 1 else draw_all(results)
     FigureCanvasAgg(figure)
     figure.savefig(path, format="png", metadata={"Software": None})
-
-
-def write_page(result: RunResult, path: Path) -> None:
-    path.write_text("".join(_page(result)), encoding="utf-8")
 
 
 def svg_of(figure: Figure, *, salt: str = "sluice") -> str:
@@ -124,18 +175,17 @@ svg{width:100%;height:auto}details{margin:12px 0}td{padding:1px 18px 1px 0;verti
 """
 
 
-def _page(result: RunResult) -> Iterator[str]:
-    yield head(name_of(result))
-    yield from section(result)
-    yield "</html>\n"
+def _side_by_side(results: Sequence[RunResult]) -> Iterator[str]:
+    yield "<table><tr><td></td>"
+    yield "".join(f"<td><b>{html.escape(policy_of(result))}</b></td>" for result in results)
+    for row in zip(*(tiles(result) for result in results), strict=True):
+        cells = "".join(f"<td>{html.escape(value)}</td>" for _, value in row)
+        yield f"</tr><tr><td>{html.escape(row[0][0].partition(',')[0])}</td>{cells}"
+    charts = svg_of(draw_all(results))
+    yield f'</tr></table><div role="img" aria-label="the policies side by side">{charts}</div>'
 
 
-def head(title: str) -> str:
-    name = html.escape(title)
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
-
-
-def section(result: RunResult, *, salt: str = "sluice") -> Iterator[str]:
+def _section(result: RunResult, *, salt: str) -> Iterator[str]:
     """One run: its verdict, its numbers, and its charts if it has ticks."""
     text, good = verdict(result)
     yield f'<p class="name">{html.escape(name_of(result))}</p>'
@@ -154,7 +204,7 @@ def section(result: RunResult, *, salt: str = "sluice") -> Iterator[str]:
 
 def _cell(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_cell(each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key} {_cell(part)}" for key, part in value.items()) or "none"
     if isinstance(value, list):
-        return "; ".join(_cell(each) for each in value) or "none"
+        return "; ".join(map(_cell, value)) or "none"
     return f"{value:,.6g}" if isinstance(value, float) else "-" if value is None else str(value)

@@ -61,12 +61,12 @@ class Panels:
 
     def eta(self, axes: Axes) -> None:
         true = [tick.eta_true_s for tick in self.ticks]
-        longest_s = max((each for each in true if each is not None), default=0.0)
+        longest_s = max((seconds for seconds in true if seconds is not None), default=0.0)
         unit_s, unit = span(longest_s)
         top_s = 1.6 * longest_s or 1.0  # a drain that hardly moves says any number, and would flatten all the others
         said = [None if tick.eta_said_s is None else min(tick.eta_said_s, top_s) for tick in self.ticks]
-        beyond = [time for time, each in zip(self.times, said, strict=True) if each == top_s]
-        within = [None if each == top_s else each for each in said]
+        beyond = [time for time, seconds in zip(self.times, said, strict=True) if seconds == top_s]
+        within = [None if seconds == top_s else seconds for seconds in said]
         axes.plot(self.times, _scaled(true, unit_s), color=GREY, linewidth=3, label="came true")
         axes.plot(self.times, _scaled(within, unit_s), color=BLUE, linewidth=1.5, marker=".", label="said")
         if beyond:
@@ -81,30 +81,16 @@ class Panels:
         axes.step(self.times, budgets, where="mid", color=INK, linewidth=1.3, label="budget")
         over = [(time, tick) for time, tick in zip(self.times, self.ticks, strict=True) if tick.admitted > tick.budget]
         if over:
-            axes.bar(
-                [time for time, _ in over],
-                [tick.admitted for _, tick in over],
-                width=self._width,
-                color=RED,
-                label="over budget",
-            )
+            times, rows = [time for time, _ in over], [tick.admitted for _, tick in over]
+            axes.bar(times, rows, width=self._width, color=RED, label="over budget")
         self._finish(axes, "Admitted against budget", "jobs a tick")
 
     def rate(self, axes: Axes) -> None:
         limits = [tick.true_limit_per_s for tick in self.ticks]
-        if any(each is not None for each in limits):
-            axes.step(
-                self.times,
-                _scaled(limits, 1.0),
-                where="post",
-                color=RED,
-                linewidth=1.6,
-                linestyle="--",
-                zorder=3,
-                label="true limit",
-            )
+        if limits.count(None) < len(limits):
+            draw_limit(axes, self.times, limits)
         learned = [tick.learned_per_s for tick in self.ticks]
-        if any(each is not None for each in learned):
+        if learned.count(None) < len(learned):
             axes.plot(self.times, _scaled(learned, 1.0), color=BLUE, linewidth=3.5, alpha=0.45, label="learned")
         axes.plot(self.times, [tick.rate_per_s for tick in self.ticks], color=INK, linewidth=1.6, label="pacer")
         pairs = list(pairwise(self.ticks))
@@ -112,7 +98,7 @@ class Panels:
         lengths_s = [max(1e-9, after.t_s - before.t_s) for before, after in pairs]
         made = [after.calls / length_s for (_, after), length_s in zip(pairs, lengths_s, strict=True)]
         refused = [after.refusals / length_s for (_, after), length_s in zip(pairs, lengths_s, strict=True)]
-        accepted = [all_of_them - no for all_of_them, no in zip(made, refused, strict=True)]
+        accepted = [calls - refusals for calls, refusals in zip(made, refused, strict=True)]
         axes.fill_between(middles, accepted, color=GREEN, alpha=0.35, linewidth=0, label="accepted")
         if any(refused):
             axes.fill_between(middles, accepted, made, color=RED, alpha=0.25, linewidth=0, label="refused")
@@ -120,18 +106,13 @@ class Panels:
 
     def live_wait(self, axes: Axes) -> None:
         waits = [tick.live_wait_s for tick in self.ticks]
-        known = [each for each in waits if each is not None]
+        known = [wait_s for wait_s in waits if wait_s is not None]
         p95 = self._result.number("live_wait_p95_s")
         unit_s, unit = span(max([*known, p95 or 0.0]))
         if known:
-            axes.plot(
-                self.times,
-                _scaled(waits, unit_s),
-                color=BLUE,
-                linewidth=1.4,
-                marker=self._mark,
-                label="p95 of the tick",
-            )
+            mark = "o" if len(self.ticks) <= _FEW else ""
+            waits_s = _scaled(waits, unit_s)
+            axes.plot(self.times, waits_s, color=BLUE, linewidth=1.4, marker=mark, label="p95 of the tick")
         if p95 is not None:
             axes.axhline(p95 / unit_s, color=INK, linewidth=1.2, linestyle=":", label="p95 of the run")
         if not known and p95 is None:
@@ -149,10 +130,6 @@ class Panels:
             axes.set_yticks([0])
 
     # -- parts
-
-    @property
-    def _mark(self) -> str:
-        return "o" if len(self.ticks) <= _FEW else ""
 
     def _silence(self, axes: Axes) -> None:
         """Ticks that named no time though rows were left: measuring, or it would not drain."""
@@ -175,13 +152,18 @@ class Panels:
 
     def _pauses(self) -> list[tuple[float, float]]:
         """Stretches of paused ticks, from the first one's time to the first tick that worked again."""
-        found: list[tuple[float, float]] = []
+        stretches: list[tuple[float, float]] = []
         for number, (time, tick) in enumerate(zip(self.times, self.ticks, strict=True)):
             if tick.paused:
                 end = self.times[number + 1] if number + 1 < len(self.times) else time
                 joined = number > 0 and self.ticks[number - 1].paused
-                found.append((found.pop()[0] if joined else time, end))
-        return found
+                stretches.append((stretches.pop()[0] if joined else time, end))
+        return stretches
+
+
+def draw_limit(axes: Axes, times: Sequence[float], limits: Sequence[float | None]) -> None:
+    per_s = _scaled(limits, 1.0)
+    axes.step(times, per_s, where="post", color=RED, linewidth=1.6, linestyle="--", zorder=3, label="true limit")
 
 
 def finish(axes: Axes, title: str, unit: str, *, legend: bool = True) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from shared.domain.json_text import kind_of
 from shared.errors import InvalidInput
 
 _EXPECTED: Final = "a result that `simulate --out` or `replay --out` wrote"
+"""What a file has to be, for the message about one that is not."""
 
 
 class Tick(Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
     name: str
     figures: Mapping[str, Any]
-    ticks: tuple[Tick, ...]
+    ticks: Sequence[Tick]
 
     def number(self, key: str) -> float | None:
         value = self.figures.get(key)
@@ -56,9 +57,11 @@ class RunResult(Struct, frozen=True, kw_only=True):
     @property
     def broken(self) -> list[str]:
         """What did not hold, in words; empty for a good run."""
-        found = self.figures.get("violations") or {}
-        violations = [f"{name} broke {count} times" for name, count in found.items()] if isinstance(found, dict) else []
-        return [*violations, *(str(each) for each in self.figures.get("failed") or ())]
+        counts, failed = self.figures.get("violations"), self.figures.get("failed") or ()
+        violations = (
+            [f"{name} broke {count} times" for name, count in counts.items()] if isinstance(counts, dict) else []
+        )
+        return [*violations, *map(str, failed)]
 
 
 def read_results(path: Path) -> tuple[RunResult, ...]:
@@ -66,13 +69,13 @@ def read_results(path: Path) -> tuple[RunResult, ...]:
     document = _document(path)
     if "policies" not in document:
         return (_result(document, path.stem),)
-    listed = document["policies"]
-    if not isinstance(listed, list) or not listed or not all(isinstance(each, dict) for each in listed):
-        raise InvalidInput("policies", got=kind_of(listed), expected=f"the results of {_EXPECTED}")
-    found = [_result(each, path.stem, at=f"policies[{number}].") for number, each in enumerate(listed)]
-    if not any(each.ticks for each in found):
+    policies = document["policies"]
+    if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
+        raise InvalidInput("policies", got=kind_of(policies), expected=f"the results of {_EXPECTED}")
+    results = tuple(_result(policy, path.stem, at=f"policies[{number}].") for number, policy in enumerate(policies))
+    if not any(result.ticks for result in results):
         raise InvalidInput("policies", got="no ticks", expected=f"the ticks of {_EXPECTED}")
-    return tuple(found)
+    return results
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -94,28 +97,26 @@ def _result(document: Mapping[str, Any], name: str, *, at: str = "") -> RunResul
     if not isinstance(series, list) or not (series or at):
         got = "nothing" if series is None else "no ticks" if series == [] else kind_of(series)
         raise InvalidInput(f"{at}series", got=got, expected=f"the ticks of {_EXPECTED}")
-    found = (_tick(f"{at}series[{number}]", entry) for number, entry in enumerate(series))
-    ticks = tuple(sorted(found, key=lambda tick: tick.t_s))
+    ticks = [_tick(f"{at}series[{number}]", entry) for number, entry in enumerate(series)]
     figures = {key: value for key, value in document.items() if key != "series"}
-    return RunResult(name=str(figures.get("scenario") or name), figures=figures, ticks=ticks)
+    return RunResult(
+        name=str(figures.get("scenario") or name), figures=figures, ticks=sorted(ticks, key=lambda tick: tick.t_s)
+    )
 
 
 def _tick(at: str, entry: object) -> Tick:
     if not isinstance(entry, dict):
         raise InvalidInput(at, got=kind_of(entry), expected="an object")
-    values: dict[str, Any] = {}
-    for each in structs.fields(Tick):
-        value = entry.get(each.name)
-        if each.name == "paused":
-            values["paused"] = value is True
-        elif value is None:
-            if each.name == "t_s":
-                raise InvalidInput(f"{at}.t_s", got="nothing", expected="seconds")
-        elif not _is_number(value):
-            raise InvalidInput(f"{at}.{each.name}", got=kind_of(value), expected="a number")
-        else:
-            values[each.name] = float(value)
-    return Tick(**values)
+    numbers: dict[str, Any] = {}
+    for name in Tick.__struct_fields__:
+        value = None if name == "paused" else entry.get(name)
+        if value is not None and not _is_number(value):
+            raise InvalidInput(f"{at}.{name}", got=kind_of(value), expected="a number")
+        if value is not None:
+            numbers[name] = float(value)
+    if "t_s" not in numbers:
+        raise InvalidInput(f"{at}.t_s", got="nothing", expected="seconds")
+    return Tick(**numbers, paused=entry.get("paused") is True)
 
 
 def _is_number(value: object) -> bool:

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from ops.simulator.world import START_MS, World
 from shared.domain.job import NewJob
 
 _BATCH: Final = 500
-"""Jobs of a backlog that are there from the beginning are handed in together."""
+"""At most so many jobs that come at one moment are handed in together."""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -28,10 +28,13 @@ class Arrival(Struct, frozen=True, kw_only=True):
     number: int
 
 
+Take: TypeAlias = Callable[[list[Arrival]], None]
+
+
 class Arrivals:
     """`take` gets every job, in batches of what comes at one moment. `backlog_done` ends the endless sources."""
 
-    def __init__(self, scenario: Scenario, world: World, take: Callable[[list[Arrival]], None]) -> None:
+    def __init__(self, scenario: Scenario, world: World, take: Take) -> None:
         self._scenario = scenario
         self._world = world
         self._take = take

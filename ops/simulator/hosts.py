@@ -20,8 +20,10 @@ TickEntry: TypeAlias = Callable[[int, str, int], object]
 """(scheduled_ms, nonce, end_ms)."""
 
 POLL_MS: Final = 20
+"""From a change in a queue to the look of its mapping."""
 
 RECURSION_LIMIT: Final = 16
+"""Lambda stops a chain of so many functions that invoke one another through a queue (fact F15)."""
 
 
 class MappingFaults(Struct, frozen=True, kw_only=True):

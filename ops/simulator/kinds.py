@@ -28,6 +28,11 @@ class ChunkStart:
     epoch: int
 
 
+def chunk_of(number: int, *, of: int) -> Chunk:
+    """What comes of a simulated chunk: its number, and the next one's as the cursor."""
+    return Chunk(next_cursor=None if number + 1 >= of else str(number + 1), output={"chunk": number})
+
+
 class SimKind:
     """Work that takes time and calls. The payload may name `chunks` (1) and `chunk_ms`; cursors are numbers."""
 
@@ -44,8 +49,7 @@ class SimKind:
         self._world.call("kind.work", partial(self._world.sleep, duration_ms))
         for _ in range(self.calls_per_chunk):
             context.call_upstream({"job": job.job_id, "chunk": number})
-        last = number + 1 >= int(asked.get("chunks", 1))
-        return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
+        return chunk_of(number, of=int(asked.get("chunks", 1)))
 
 
 class Duration(Struct, frozen=True, kw_only=True):
@@ -94,8 +98,7 @@ class WorkKind:
             context.call_upstream({"job": job.job_id, "chunk": number})
         duration_ms = self.duration_ms(job.job_id, number)
         self._world.call("kind.work", partial(self._world.sleep, duration_ms))
-        last = number + 1 >= int(asked.get("chunks", 1))
-        return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
+        return chunk_of(number, of=int(asked.get("chunks", 1)))
 
     def duration_ms(self, job_id: str, chunk: int) -> int:
         return self._duration.of(f"{self._world.seed}/{job_id}/{chunk}")

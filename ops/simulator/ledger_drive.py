@@ -8,13 +8,13 @@ here has its message. A payload with `chunks` is obeyed as in a scenario; any ot
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ops.simulator.arrivals import Arrivals
+from ops.simulator.arrivals import Arrival, Arrivals
 from ops.simulator.checks.rows import ENDED, OneEffect
 from ops.simulator.drive import Drive
 from ops.simulator.kinds import WorkKind
@@ -135,13 +135,5 @@ def moved(job: Job, by_ms: int) -> Job:
 class _NoArrivals(Arrivals):
     """Everything is there already."""
 
-    @property
-    def over(self) -> bool:
-        return True
-
-    @property
-    def backlog_over(self) -> bool:
-        return True
-
-    def start(self) -> None:
-        return None
+    def _moments(self, number: int, source: Source) -> Iterator[Arrival]:
+        return iter(())

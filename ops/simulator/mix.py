@@ -31,6 +31,7 @@ _ERRORS: Final[Mapping[str, type[Retryable]]] = {
     "upstream": UpstreamFailed,
     "blobs": StorageUnavailable,
 }
+"""What a port raises when it is throttled, or when its answer is lost."""
 
 _NEVER_RAISES: Final = frozenset({"queue.extend"})
 """Adapters answer this one with False."""
@@ -41,10 +42,13 @@ _REPEATED: Final = frozenset(
 """Writes that the SDK tries again by itself; statistics are not tried again, and calls to an upstream neither."""
 
 _STALLS_MS: Final = (1_000, 60_000)
+"""How long a process stands still, nine times in ten."""
 
 _LONG_STALL_MS: Final = 1_200_000
+"""And the tenth time: longer than any function may run."""
 
 _RETENTION_MS: Final = 120_000
+"""In seeds whose messages expire they do so before anybody would sweep."""
 
 
 class Chances(Struct, frozen=True, kw_only=True):

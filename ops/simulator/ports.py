@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 Value: TypeAlias = int | float | str | bool | None
 
 DEFAULT_THREADS: Final = 16
+"""As many as the thread pool of a deployed function has."""
 
 
 class SwitchingPort:

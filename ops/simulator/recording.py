@@ -11,11 +11,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from msgspec import Struct
 
@@ -26,20 +25,22 @@ from shared.errors import InvalidInput
 from shared.submit.validation import MAX_ID_BYTES
 
 MAX_ROWS: Final = 1_000_000
+"""Rows are kept in memory: more are refused before it is full."""
 
 MAX_DAYS: Final = 31
+"""Every minute of a recording is simulated, so one wrong year among good ones would never end."""
 
 MAX_TOKENS: Final = 10_000_000
+"""Of one job: above any context that an upstream takes."""
 
 MATCH_PREFIX: Final = "match-"
 """Before a recorded match, in the id of its jobs' match."""
 
 _MATCH_BYTES: Final = MAX_ID_BYTES - len(MATCH_PREFIX)
 
+# What is expected of a column, for the messages about values that are not.
 _MATCH: Final = f"text of 1 to {_MATCH_BYTES:,} bytes, or a whole number"
-
 _TIME: Final = "ISO 8601 (UTC unless it has an offset), or seconds or milliseconds since 1970"
-
 _TOKENS: Final = f"a whole number from 0 to {MAX_TOKENS}"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,12 +102,12 @@ def read_recording(path: Path, columns: Columns) -> Recording:
         return _recording(path.name, _json_lines(lines), columns)
 
 
-def _recording(name: str, values: Iterable[_Values], columns: Columns) -> Recording:
+def _recording(name: str, lines: Iterable[_Line], columns: Columns) -> Recording:
     rows: list[Recorded] = []
-    for value in values:
+    for line in lines:
         if len(rows) == MAX_ROWS:
             raise InvalidInput("FILE", got=f"more than {MAX_ROWS:,} rows", expected="fewer")
-        rows.append(_row(value, columns))
+        rows.append(_row(line, columns))
     if not rows:
         raise InvalidInput("FILE", got="no rows", expected="at least one")
     late = sum(after.at_us < before.at_us for before, after in pairwise(rows))
@@ -122,7 +123,6 @@ def _recording(name: str, values: Iterable[_Values], columns: Columns) -> Record
 
 
 def _check_span(rows: list[Recorded], column: str) -> None:
-    """One wrong year among good ones would be simulated minute by minute."""
     day_ms = 86_400_000
     middle_ms = rows[len(rows) // 2].at_ms
     for row in (rows[0], rows[-1]):
@@ -134,46 +134,41 @@ def _check_span(rows: list[Recorded], column: str) -> None:
 # -- one row
 
 
-@dataclass(slots=True)
-class _Values:
+class _Line(NamedTuple):
     """A line's number, and its columns' values: text of CSV, anything of JSON."""
 
-    line: int
-    found: Mapping[str, Any] = field(default_factory=dict)
+    number: int
+    values: Mapping[str, Any]
 
     def get(self, column: str) -> Any:
-        if column in self.found:
-            return self.found[column]
-        value: Any = self.found
-        for part in column.split("."):
+        """None and nothing written are the same: no value."""
+        value: Any = self.values
+        for part in [column] if column in self.values else column.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-        return value
+        return None if value == "" else value
 
 
-def _row(values: _Values, columns: Columns) -> Recorded:
-    counts = [_count(values, column) for column in columns.tokens]
-    match = None if columns.match is None else _match(values, columns.match)
+def _row(line: _Line, columns: Columns) -> Recorded:
+    input_tokens, output_tokens, *_ = [*(_count(line, column) for column in columns.tokens), 0, 0]
     return Recorded(
-        line=values.line,
-        at_us=_time_us(values, columns.time),
-        input_tokens=counts[0] if counts else 0,
-        output_tokens=counts[1] if len(counts) > 1 else 0,
-        match=match,
+        line=line.number,
+        at_us=_time_us(line, columns.time),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        match=None if columns.match is None else _match(line, columns.match),
     )
 
 
-def _time_us(values: _Values, column: str) -> int:
-    value = values.get(column)
-    if value is None or value == "":
-        _refuse(values.line, column, "nothing", _TIME)
+def _time_us(line: _Line, column: str) -> int:
+    value = line.get(column)
     if isinstance(value, str) and not re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,12})?", value):
-        return _moment_us(values.line, column, value)
+        return _moment_us(line.number, column, value)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        _refuse(values.line, column, kind_of(value), _TIME)
+        _refuse(line.number, column, _kind(value), _TIME)
     number = float(value) if abs(float(value)) < math.inf else -1.0
     ms = number if number >= _MILLISECONDS_FROM else number * 1000
     if not 0 <= ms < _MILLISECONDS_FROM * 100:
-        _refuse(values.line, column, "a number out of range", _TIME)
+        _refuse(line.number, column, "a number out of range", _TIME)
     return round(ms * 1000)
 
 
@@ -188,31 +183,35 @@ def _moment_us(line: int, column: str, text: str) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def _count(values: _Values, column: str) -> int:
-    value = values.get(column)
+def _count(line: _Line, column: str) -> int:
+    value = line.get(column)
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value):
         value = int(value)
     if type(value) is not int or not 0 <= value <= MAX_TOKENS:
-        got = "nothing" if value is None or value == "" else "other text" if type(value) is str else shown(value)
-        _refuse(values.line, column, got, _TOKENS)
+        got = "nothing" if value is None else "other text" if type(value) is str else shown(value)
+        _refuse(line.number, column, got, _TOKENS)
     return value
 
 
-def _match(values: _Values, column: str) -> str:
+def _match(line: _Line, column: str) -> str:
     """What admission would refuse is refused here, where the line is known."""
-    value = values.get(column)
-    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-    if not text:
-        _refuse(values.line, column, "nothing" if value is None or value == "" else kind_of(value), _MATCH)
+    value = line.get(column)
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        _refuse(line.number, column, _kind(value), _MATCH)
+    text = str(value)
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
-        _refuse(values.line, column, "a string with a lone surrogate", "well-formed Unicode")
+        _refuse(line.number, column, "a string with a lone surrogate", "well-formed Unicode")
     if size > _MATCH_BYTES:
-        _refuse(values.line, column, f"{size:,} bytes", _MATCH)
+        _refuse(line.number, column, f"{size:,} bytes", _MATCH)
     if "\0" in text:
-        _refuse(values.line, column, "a string with a NUL character", "text without one")
+        _refuse(line.number, column, "a string with a NUL character", "text without one")
     return text
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else kind_of(value)
 
 
 def _refuse(line: int, column: str, got: str, expected: str) -> NoReturn:
@@ -227,43 +226,41 @@ class _Twice(Exception):
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise _Twice(key)
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
-def _json_lines(lines: Iterable[NumberedLine]) -> Iterator[_Values]:
-    for number, line in lines:
-        if isinstance(line, InvalidInput):
-            _refuse(number, line.field, line.got, line.expected)
-        if line.strip():
+def _json_lines(lines: Iterable[NumberedLine]) -> Iterator[_Line]:
+    for number, text in _texts(lines):
+        if text.strip():
             try:
-                value = json.loads(line, object_pairs_hook=_distinct)
+                value = json.loads(text, object_pairs_hook=_distinct)
             except _Twice as twice:
                 _refuse(number, dotted(str(twice)), "the same key twice", "each key once")
             except (ValueError, RecursionError):
                 _refuse(number, "line", "text that is not JSON", "one JSON object on the line")
             if not isinstance(value, dict):
                 _refuse(number, "line", kind_of(value), "one JSON object on the line")
-            yield _Values(number, value)
+            yield _Line(number, value)
 
 
-def _csv(lines: Iterable[NumberedLine], columns: Columns, *, delimiter: str) -> Iterator[_Values]:
+def _csv(lines: Iterable[NumberedLine], columns: Columns, *, delimiter: str) -> Iterator[_Line]:
+    """A row may go over several lines, and is known by its first one."""
     csv.field_size_limit(MAX_LINE_BYTES)
-    reader = csv.reader(_text_of(lines), strict=True, delimiter=delimiter)
+    reader = csv.reader((text for _, text in _texts(lines)), strict=True, delimiter=delimiter)
     header: list[str] = []
-    before = 0
     while True:
+        number = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error:
-            _refuse(before + 1, "line", "a quote that is not closed or stands in the wrong place", "CSV")
-        number, before = before + 1, reader.line_num
+            _refuse(number, "line", "a quote that is not closed or stands in the wrong place", "CSV")
         if not cells:
             continue
         if not header:
@@ -272,14 +269,14 @@ def _csv(lines: Iterable[NumberedLine], columns: Columns, *, delimiter: str) -> 
         elif len(cells) != len(header):
             _refuse(number, "line", f"{len(cells)} columns", f"{len(header)}, as in the header")
         else:
-            yield _Values(number, dict(zip(header, cells, strict=True)))
+            yield _Line(number, dict(zip(header, cells, strict=True)))
 
 
-def _text_of(lines: Iterable[NumberedLine]) -> Iterator[str]:
+def _texts(lines: Iterable[NumberedLine]) -> Iterator[tuple[int, str]]:
     for number, line in lines:
         if isinstance(line, InvalidInput):
             _refuse(number, line.field, line.got, line.expected)
-        yield line
+        yield number, line
 
 
 def _check_header(header: list[str], columns: Columns) -> None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from ops.simulator.arrivals import Arrival, Arrivals
+from ops.simulator.arrivals import Arrival, Arrivals, Take
 from ops.simulator.drive import Drive
+from ops.simulator.kinds import chunk_of
 from ops.simulator.measure import quantile
 from ops.simulator.recording import MATCH_PREFIX, Recorded, Recording
 from ops.simulator.result import Result
@@ -125,8 +126,7 @@ class RecordedKind:
             self._spent.refused_ms += self._world.now_ms - begun_ms
             raise
         self._note(job, number, begun_ms)
-        last = number + 1 == len(shape.chunks)
-        return Chunk(next_cursor=None if last else str(number + 1), output={"chunk": number})
+        return chunk_of(number, of=len(shape.chunks))
 
     def _note(self, job: Job, number: int, begun_ms: int) -> None:
         attempts = self._spent.attempts_ms.setdefault((job.job_id, number), [])
@@ -185,46 +185,21 @@ class RecordedArrivals(Arrivals):
     """Each row is handed in at its moment, counted from the first one's."""
 
     def __init__(
-        self,
-        recording: Recording,
-        shapes: Mapping[str, Shape],
-        scenario: Scenario,
-        world: World,
-        take: Callable[[list[Arrival]], None],
+        self, recording: Recording, shapes: Mapping[str, Shape], scenario: Scenario, world: World, take: Take
     ) -> None:
         super().__init__(scenario, world, take)
         self._rows = recording.rows
         self._shapes = shapes
-        self._coming = 0
-
-    @property
-    def over(self) -> bool:
-        return self._coming == len(self._rows)
-
-    @property
-    def backlog_over(self) -> bool:
-        return self.over
 
     def start(self) -> None:
-        self._world.at(START_MS, self._come)
+        self._world.at(START_MS, super().start)
 
-    def _come(self) -> None:
-        batch = []
-        while not self.over and self._at_ms(self._coming) <= self._world.now_ms:
-            batch.append(self._recorded(self._rows[self._coming]))
-            self._coming += 1
-        if not self.over:
-            self._world.at(self._at_ms(self._coming), self._come)
-        self._take(batch)
-
-    def _at_ms(self, index: int) -> int:
-        return START_MS + self._rows[index].at_ms - self._rows[0].at_ms
-
-    def _recorded(self, row: Recorded) -> Arrival:
-        job_id = id_of(row)
-        match = job_id if row.match is None else f"{MATCH_PREFIX}{row.match}"
-        job = NewJob(job_id=job_id, job_class=CLASS, match_id=match, payload="{}", due_ms=self._world.now_ms)
-        return Arrival(at_ms=self._world.now_ms, job=job, live=True, chunks=len(self._shapes[job_id].chunks), number=0)
+    def _moments(self, number: int, source: Source) -> Iterator[Arrival]:
+        for row in self._rows:
+            at_ms, job_id = START_MS + row.at_ms - self._rows[0].at_ms, id_of(row)
+            match = job_id if row.match is None else f"{MATCH_PREFIX}{row.match}"
+            job = NewJob(job_id=job_id, job_class=CLASS, match_id=match, payload="{}", due_ms=at_ms)
+            yield Arrival(at_ms=at_ms, job=job, live=True, chunks=len(self._shapes[job_id].chunks), number=number)
 
 
 def id_of(row: Recorded) -> str:

@@ -22,8 +22,6 @@ from ops.simulator.hosts import (
     MappingFaults,
     Schedule,
     ScheduleFaults,
-    TickEntry,
-    WorkEntry,
 )
 from ops.simulator.kinds import ChunkStart, SimKind, WatchedKind
 from ops.simulator.ports import GreenletParallel, SimLog, SimMetrics, VirtualClock, switching
@@ -32,7 +30,7 @@ from ops.simulator.world import Invocation, Latency, Outcome, World
 from shared.domain.control import RunState
 from shared.domain.job import Job, Lane, NewJob, State
 from shared.domain.messages import Delivery
-from shared.domain.settings import ClassSettings, Settings, UpstreamSettings
+from shared.domain.settings import ClassSettings, Settings
 from shared.errors import Retryable
 from shared.kind import Kind
 from shared.memory.ledger import MemoryLedger, Staleness, Step
@@ -231,7 +229,7 @@ class SimSluice:
         schedule = Schedule(
             self.world,
             job_class.name,
-            self._tick_entry(job_class),
+            partial(self._tick, job_class),
             interval_ms=job_class.tick_interval_s * 1000,
             timeout_ms=self.settings.pacer_timeout_s * 1000,
             faults=schedule_faults,
@@ -243,7 +241,7 @@ class SimSluice:
             self.mappings.append(
                 mapping(
                     self.queue.lane(job_class.name, lane),
-                    self._work_entry(job_class),
+                    partial(self._work, job_class),
                     slots=job_class.lane_slots(lane),
                     batch_size=job_class.batch_size,
                     timeout_ms=job_class.function_timeout_s * 1000,
@@ -254,38 +252,26 @@ class SimSluice:
         self.mappings.append(
             mapping(
                 self.queue.dead_letters(job_class.name),
-                self._dead_letter_entry(job_class),
+                partial(self._bury, job_class),
                 slots=_DEAD_LETTER_SLOTS,
                 batch_size=10,
                 timeout_ms=_DEAD_LETTER_TIMEOUT_MS,
             )
         )
 
-    def _upstream_of(self, job_class: ClassSettings) -> UpstreamSettings | None:
-        return None if job_class.upstream is None else self.settings.upstreams[job_class.upstream]
+    # -- what the hosts run
 
-    def _tick_entry(self, job_class: ClassSettings) -> TickEntry:
-        def tick(scheduled_ms: int, nonce: str, end_ms: int) -> object:
-            request = TickRequest(scheduled_ms=scheduled_ms, source="schedule", nonce=nonce, deadline_ms=end_ms)
-            return pace(self.ports, self.settings, job_class, request).tick
+    def _tick(self, job_class: ClassSettings, scheduled_ms: int, nonce: str, end_ms: int) -> object:
+        request = TickRequest(scheduled_ms=scheduled_ms, source="schedule", nonce=nonce, deadline_ms=end_ms)
+        return pace(self.ports, self.settings, job_class, request).tick
 
-        return tick
+    def _work(self, job_class: ClassSettings, deliveries: Sequence[Delivery], nonce: str, end_ms: int) -> list[str]:
+        kind, jitter = self.kinds[job_class.name], self._jitter
+        upstream = None if job_class.upstream is None else self.settings.upstreams[job_class.upstream]
+        return work(self.ports, kind, job_class, upstream, deliveries, nonce=nonce, end_ms=end_ms, jitter=jitter)
 
-    def _work_entry(self, job_class: ClassSettings) -> WorkEntry:
-        kind, upstream = self.kinds[job_class.name], self._upstream_of(job_class)
-
-        def run(deliveries: Sequence[Delivery], nonce: str, end_ms: int) -> list[str]:
-            return work(
-                self.ports, kind, job_class, upstream, deliveries, nonce=nonce, end_ms=end_ms, jitter=self._jitter
-            )
-
-        return run
-
-    def _dead_letter_entry(self, job_class: ClassSettings) -> WorkEntry:
-        def run(deliveries: Sequence[Delivery], nonce: str, _end_ms: int) -> list[str]:
-            return read_dead_letters(self.ports, job_class, deliveries, nonce=nonce, jitter=self._jitter)
-
-        return run
+    def _bury(self, job_class: ClassSettings, deliveries: Sequence[Delivery], nonce: str, _end_ms: int) -> list[str]:
+        return read_dead_letters(self.ports, job_class, deliveries, nonce=nonce, jitter=self._jitter)
 
 
 def redone_chunks(steps: Iterable[Step], starts: Iterable[ChunkStart]) -> int:

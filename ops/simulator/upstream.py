@@ -1,6 +1,6 @@
-"""What an upstream really allows: three kinds of limiter behind a limit that may change with time, unknown to us.
+"""A simulated upstream: it has a limit of its own, remembers idempotency keys, takes its time, and says no.
 
-A simulated upstream: it has a limit of its own, remembers idempotency keys, takes its time, and says no.
+What it really allows is unknown to us: three kinds of limiter, behind a limit that may change with time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ from shared.errors import QuotaExhausted, Refused, UpstreamFailed, UpstreamHeld,
 
 _LONGEST_WAIT_S: Final = 60.0
 """What a limiter that allows nothing at all asks a caller to wait."""
+
+OK: Final = 200
+
+TOO_MANY: Final = 429
+"""The limiter refused the call."""
+
+OVERLOADED: Final = 503
+"""The limiter allowed it, and the upstream could not do it."""
 
 
 class LimiterKind(StrEnum):
@@ -126,13 +134,6 @@ def gate_of(kind: LimiterKind, limit: HiddenLimit, *, burst_calls: float | None,
 def retry_after_s(wait_s: float) -> float:
     """Whole seconds, as the header says them; never 0, which would invite the next call at once."""
     return float(max(1, math.ceil(wait_s)))
-
-
-TOO_MANY: Final = 429
-
-OVERLOADED: Final = 503
-
-OK: Final = 200
 
 
 @dataclass(frozen=True, slots=True)

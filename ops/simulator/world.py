@@ -2,8 +2,6 @@
 
 Ready greenlets run in an order drawn from the world's seed; time moves only from event to event. The same seed and the
 same faults give the same trace. Production code knows nothing of this: it calls ports, and the ports call the world.
-
-What runs in the world: invocations, the processes of the simulation, and how long their calls take.
 """
 
 from __future__ import annotations
@@ -23,6 +21,17 @@ from msgspec import Struct
 from ops.simulator.faults import Call, Die, Fail, Fault, FaultHook, Repeat, Stall, When
 
 Result = TypeVar("Result")
+
+Action: TypeAlias = Callable[[], None]
+
+START_MS: Final = 1_796_040_000_000
+"""2026-11-30T12:00Z, a whole minute: every world begins here unless told otherwise."""
+
+_FOREVER_MS: Final = 2**62
+"""Later than anything that happens."""
+
+_OWN_TIME: Final = {"clock.sleep": 0, "kind.work": 0, "upstream.call": 0, "metrics.emit": 0}
+"""Points that bring their duration with them, or take none."""
 
 
 class Crash(BaseException):
@@ -78,41 +87,19 @@ class Latency(Struct, frozen=True, kw_only=True):
     by_point: Mapping[str, int | tuple[int, int]] = {}
 
     def draw(self, point: str, rng: random.Random) -> int:
-        span = self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
+        span = self._span(point)
         return span if isinstance(span, int) else rng.randint(*span)
 
     def longest_ms(self, point: str) -> int:
-        span = self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
+        span = self._span(point)
         return span if isinstance(span, int) else span[1]
 
-
-def record(invocation: Invocation, fn: Callable[[], object]) -> None:
-    """The body of an invocation's first thread."""
-    try:
-        invocation.value = fn()
-        invocation.outcome = Outcome.RETURNED
-    except Exception as error:  # noqa: BLE001 - a process boundary: its host decides what an error means
-        invocation.error = error
-        invocation.outcome = Outcome.RAISED
-
-
-def live(task: Task, body: Action) -> None:
-    """The frame around every thread: a crash in one of them is the death of the process."""
-    try:
-        body()
-    except Crash:
-        task.invocation.death = task.invocation.death or Outcome.CRASHED
-    finally:
-        task.done = True
+    def _span(self, point: str) -> int | tuple[int, int]:
+        return self.by_point.get(point, _OWN_TIME.get(point, self.default_ms))
 
 
 Watch: TypeAlias = Callable[[Invocation, str, Callable[[], Any], Any], None]
 """(invocation, point, the effect with its arguments, its answer), after every effect of a port."""
-
-START_MS: Final = 1_796_040_000_000
-"""2026-11-30T12:00Z, a whole minute: every world begins here unless told otherwise."""
-
-_FOREVER_MS: Final = 2**62
 
 
 class World:
@@ -197,7 +184,7 @@ class World:
             invocation.skew_ms = self.skew_ms(name)
         self.invocations.append(invocation)
         self.running[invocation] = None
-        self._start(invocation, partial(record, invocation, fn), at_ms=invocation.at_ms)
+        self._start(invocation, partial(_record, invocation, fn), at_ms=invocation.at_ms)
         if timeout_ms is not None:
             self.at(invocation.at_ms + timeout_ms, partial(self.kill, invocation))
         return invocation
@@ -335,7 +322,7 @@ class World:
 
     def _begin(self, task: Task, body: Action) -> None:
         if not task.done:
-            task.thread = greenlet(partial(live, task, body))
+            task.thread = greenlet(partial(_live, task, body))
             self._enter(task, task.thread.switch)
 
     def _wake(self, task: Task, nap: int) -> None:
@@ -382,7 +369,21 @@ class World:
             invocation.on_end(invocation)
 
 
-Action: TypeAlias = Callable[[], None]
+def _record(invocation: Invocation, fn: Callable[[], object]) -> None:
+    """The body of an invocation's first thread."""
+    try:
+        invocation.value = fn()
+        invocation.outcome = Outcome.RETURNED
+    except Exception as error:  # noqa: BLE001 - a process boundary: its host decides what an error means
+        invocation.error = error
+        invocation.outcome = Outcome.RAISED
 
-_OWN_TIME: Final = {"clock.sleep": 0, "kind.work": 0, "upstream.call": 0, "metrics.emit": 0}
-"""Points that bring their duration with them, or take none."""
+
+def _live(task: Task, body: Action) -> None:
+    """The frame around every thread: a crash in one of them is the death of the process."""
+    try:
+        body()
+    except Crash:
+        task.invocation.death = task.invocation.death or Outcome.CRASHED
+    finally:
+        task.done = True

@@ -10,6 +10,7 @@ from shared.aws.clients import Clients, answered, code_of, status_of
 from shared.errors import ObjectMissing, StorageUnavailable
 
 _MISSING: Final = frozenset({"NoSuchKey", "404", "NotFound"})
+"""The codes of a key that does not exist; the statuses of the other answers that are no faults follow."""
 _PAST_THE_END: Final = 416
 _EXISTS: Final = 412
 _CONFLICT: Final = 409

@@ -48,6 +48,7 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 LEDGER: Final = Patience(connect_s=1.0, read_s=2.0, attempts=2)
+"""Below the worker's margin, with the pauses between attempts at a conflict."""
 ONCE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=1)
 """For additions that must not be made twice: a lost answer is not tried again."""
 QUEUE: Final = Patience(connect_s=1.0, read_s=2.0, attempts=2)
@@ -60,6 +61,7 @@ TRIGGER: Final = Patience(connect_s=0.5, read_s=1.5, attempts=1)
 PERSON: Final = Patience(connect_s=2.0, read_s=10.0, attempts=3)
 """For what only a person's command asks: no lease waits for it."""
 WHO: Final = Patience(connect_s=1.0, read_s=2.0, attempts=1)
+"""For the caller's own name, which a command can do without."""
 
 _QUOTING: Final = ("boto3", "botocore", "s3transfer", "urllib3", "PIL")
 """They print whole requests and answers, headers that they cannot parse, the tags of a picture."""
@@ -144,32 +146,20 @@ def _session_clients() -> MakeClient:
 
 _UNAVAILABLE_CODES: Final = frozenset(
     {
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "KMSThrottlingException",
-        "KmsThrottled",
-        "LimitExceededException",
-        "OperationAborted",
-        "OverLimit",
-        "ProvisionedThroughputExceeded",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServiceUnavailable",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingError",
-        "ThrottlingException",
-        "TooManyRequestsException",
+        *("InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "OperationAborted"),
+        *("KMSThrottlingException", "KmsThrottled", "ThrottledException", "Throttling", "ThrottlingError"),
+        *("ThrottlingException", "RequestThrottled", "SlowDown", "TooManyRequestsException"),
+        *("ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException", "RequestLimitExceeded"),
+        *("LimitExceededException", "OverLimit", "RequestTimeout", "RequestTimeoutException"),
     }
 )
+"""What the services call "not now": throttled, overloaded, or broken for a moment."""
+
 _CONFLICT_CODES: Final = frozenset(
     {"TransactionConflict", "TransactionConflictException", "TransactionInProgressException"}
 )
+"""Another's transaction holds the item."""
+
 _SERVER_ERROR: Final = 500
 
 

@@ -17,7 +17,9 @@ PARTITION: Final = "work_partition"
 POSITION: Final = "work_position"
 
 _JOB: Final = "JOB#"
+"""Begins the partition of a job: its row and its outputs."""
 _OUT: Final = "OUT#"
+"""Begins the sort key of an output, which ends with its cursor."""
 
 
 def _key(pk: str, sk: str) -> Item:

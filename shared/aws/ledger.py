@@ -257,7 +257,7 @@ class DynamoLedger:
         answer = self._table.update(request, returns="ALL_NEW")
         if isinstance(answer, Written):
             return Won(job=job_of_item(answer.item))
-        return _won_if_own(move, answer.old)
+        return _won_if_ours(move, answer.old)
 
     def _with_output(self, move: Move, request: Request) -> MoveResult:
         """Row and output in one transaction, which cannot return the new row: it is read afterwards.
@@ -267,11 +267,11 @@ class DynamoLedger:
         """
         refused = self._table.transact(("Update", request), ("Put", _put_of_output(move)))
         if refused is not None and isinstance(refused[0], Unmet):
-            return _won_if_own(move, refused[0].old)
+            return _won_if_ours(move, refused[0].old)
         item = self._table.get(keys.job(move.job_id)) or {}
-        if refused is not None and _fence_holds(move, item) and not _is_own(move, item):
+        if refused is not None and _fence_holds(move, item) and not _is_ours(move, item):
             return OutputTaken()
-        return _won_if_own(move, item)
+        return _won_if_ours(move, item)
 
     # -- ordered matches
 
@@ -306,7 +306,7 @@ class DynamoLedger:
         rows = [(move, self._table.get(keys.job(move.job_id)) or {}) for move in step.moves]
         entered = step.enters
         return (
-            all(_is_own(move, row) for move, row in rows)
+            all(_is_ours(move, row) for move, row in rows)
             and (entered is None or self._table.get(keys.job(entered.job_id)) == item_of_job(entered))
             and self.read_match(step.after.job_class, step.after.match_id) == step.after
         )
@@ -440,7 +440,7 @@ class DynamoLedger:
             self._table.update(request)
             return None
         self.withdraw(job_class)
-        refused = self._table.transact(("Update", request), ("Update", _ended(job_class)))
+        refused = self._table.transact(("Update", request), ("Update", _withdrawn(job_class)))
         return refused[0].old[name] if refused is not None and isinstance(refused[0], Unmet) else None
 
     # -- the live allowance: an item of its own, so that submitters never wait for the class lock
@@ -453,7 +453,7 @@ class DynamoLedger:
         burst of matches that end would cost the class its tick."""
         for _ in range(_BURSTS):
             with suppress(Conflict):
-                answer = self._table.update(_ended(job_class), returns="ALL_NEW")
+                answer = self._table.update(_withdrawn(job_class), returns="ALL_NEW")
                 assert not isinstance(answer, Unmet), "it has no condition"
                 return _allowance(job_class, answer.item)
         raise Conflict("conflict")
@@ -625,11 +625,11 @@ def _put_of_output(move: Move) -> Request:
     return {"Item": item, "ConditionExpression": ABSENT}
 
 
-def _won_if_own(move: Move, item: Item) -> MoveResult:
-    return Won(job=job_of_item(item)) if _is_own(move, item) else Lost()
+def _won_if_ours(move: Move, item: Item) -> MoveResult:
+    return Won(job=job_of_item(item)) if _is_ours(move, item) else Lost()
 
 
-def _is_own(move: Move, item: Item) -> bool:
+def _is_ours(move: Move, item: Item) -> bool:
     """Whether the row is as this move would have left it, nonce included: our own earlier attempt won (fact F16)."""
     return bool(item) and all(item.get(name) == value for name, value in present(_target(move)).items())
 
@@ -707,7 +707,7 @@ def _allowance(job_class: str, item: Item) -> Allowance:
     return load(Allowance, item, job_class=job_class, spent=spent)
 
 
-def _ended(job_class: str) -> Request:
+def _withdrawn(job_class: str) -> Request:
     """Nothing more may be spent; what was granted and spent stays on record."""
     return update_of(keys.allowance(job_class), values={"rows": 0})
 

@@ -38,7 +38,10 @@ NO_LATER_HOLD: Final = "attribute_not_exists(#held_until_ms) OR #held_until_ms <
 """the same, for permits that were reserved before the hold"""
 
 _TRIES: Final = 4
+"""How often a reservation is tried anew because others changed the item."""
+
 _MS: Final = 1000
+"""Microseconds in a millisecond: permits are counted in microseconds."""
 
 
 class DynamoLimiter:

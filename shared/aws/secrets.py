@@ -13,7 +13,10 @@ from shared.errors import SecretUnavailable
 from shared.webhook.tokens import CURRENT, StoredSecret
 
 _PREVIOUS = "AWSPREVIOUS"
+"""The stage of the value before the current one: tokens of it are accepted for a while."""
+
 _NO_SUCH_STAGE = "ResourceNotFoundException"
+"""The secret has no value at the stage that was asked for."""
 
 
 class SecretsManagerSecret:
@@ -29,8 +32,8 @@ class SecretsManagerSecret:
 
     def stages(self) -> Mapping[str, tuple[str, ...]]:
         with _answered():
-            found = self._clients.secrets.describe_secret(SecretId=self._name)
-        return {version: tuple(names) for version, names in found.get("VersionIdsToStages", {}).items()}
+            secret = self._clients.secrets.describe_secret(SecretId=self._name)
+        return {version: tuple(stages) for version, stages in secret.get("VersionIdsToStages", {}).items()}
 
     def value(self, version: str, stage: str) -> bytes | None:
         return self._value(VersionId=version, VersionStage=stage)
@@ -51,13 +54,13 @@ class SecretsManagerSecret:
     def _value(self, **which: str) -> bytes | None:
         with _answered():
             try:
-                found: dict[str, Any] = self._clients.secrets.get_secret_value(SecretId=self._name, **which)
+                answer: dict[str, Any] = self._clients.secrets.get_secret_value(SecretId=self._name, **which)
             except ClientError as error:
                 if code_of(error) == _NO_SUCH_STAGE:
                     return None
                 raise
-        text = found.get("SecretString")
-        return found.get("SecretBinary") if text is None else text.encode("utf-8")
+        text = answer.get("SecretString")
+        return answer.get("SecretBinary") if text is None else text.encode("utf-8")
 
 
 @contextmanager

@@ -27,6 +27,7 @@ PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2)
 """Between attempts at something that passes by itself; with jitter, or two that collided would collide again."""
 
 CONDITION_FAILED: Final = "ConditionalCheckFailed"
+"""What a cancelled transaction says of an item whose condition did not hold."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -169,9 +170,11 @@ _BATCH_GET: Final = 100
 """The most keys that BatchGetItem takes."""
 
 
-def one_page(table: Table, *, resume: Item | None = None, **request: Any) -> tuple[dict[str, Any], Item | None]:
+def one_page(
+    table: Table, *, operation: str = "query", resume: Item | None = None, **request: Any
+) -> tuple[dict[str, Any], Item | None]:
     """One page of a query, and where the next one starts, or None after the last."""
-    page = table.call("query", TableName=table.name, **request, **_start_at(resume))
+    page = table.call(operation, TableName=table.name, **request, **_start_at(resume))
     return page, page.get("LastEvaluatedKey") or None
 
 
@@ -185,10 +188,8 @@ def all_pages(table: Table, **request: Any) -> Iterator[dict[str, Any]]:
 
 
 def table_page(table: Table, *, resume: Item | None = None, **request: Any) -> tuple[dict[str, Any], Item | None]:
-    """One page of the whole ledger, as `one_page`. For operators only: nothing that ships to Lambda reads what it has
-    no key of."""
-    page = table.call("scan", TableName=table.name, **request, **_start_at(resume))
-    return page, page.get("LastEvaluatedKey") or None
+    """One page of the whole ledger. For operators only: nothing that ships to Lambda reads what it has no key of."""
+    return one_page(table, operation="scan", resume=resume, **request)
 
 
 def batch_get(table: Table, wanted: Sequence[Item], *, consistent: bool) -> list[Item]:
@@ -225,15 +226,19 @@ def scan_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> t
 
     For a kind that sweeps a table: its cursor is `resume`, and the job's chunks are the loop that reads every page.
     """
-    with answered(StorageUnavailable):
-        page = dynamodb.scan(**request, **_start_at(resume))
-    return page.get("Items", []), page.get("LastEvaluatedKey") or None
+    return _foreign_page(dynamodb.scan, resume, request)
 
 
 def query_page(dynamodb: Any, *, resume: Item | None = None, **request: Any) -> tuple[list[Item], Item | None]:
     """One page of a query of a table that is not the ledger, for a kind whose cursor is `resume`."""
+    return _foreign_page(dynamodb.query, resume, request)
+
+
+def _foreign_page(
+    read: Callable[..., Any], resume: Item | None, request: Mapping[str, Any]
+) -> tuple[list[Item], Item | None]:
     with answered(StorageUnavailable):
-        page = dynamodb.query(**request, **_start_at(resume))
+        page = read(**request, **_start_at(resume))
     return page.get("Items", []), page.get("LastEvaluatedKey") or None
 
 

@@ -1,6 +1,6 @@
-"""Environment and settings -> `Ports`, once per process. Nothing is read or made at import.
+"""What a deployment's functions are made of, once per process: environment and settings become a host or a webhook.
 
-Environment and settings -> the `Webhook`, and the secret that the rotation moves on; once per process.
+Nothing is read or made at import.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ from shared.domain.configuration import (
     load_settings,
 )
 from shared.domain.job import Lane
-from shared.domain.settings import (
-    Settings,
-    UpstreamApi,
-)
+from shared.domain.settings import Settings, UpstreamApi
 from shared.errors import ConfigError
 from shared.ports import Log, Ports
 from shared.webhook.answer import Reporting, Webhook
@@ -51,17 +48,19 @@ from shared.webhook.tokens import Tokens
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """What a deployment tells its functions: names and addresses, never a secret.
-
-    `pacer` and `secret` (its name) are there only for the webhook and for the function that rotates its secret.
-    """
+    """What a deployment tells its functions: names and addresses, never a secret."""
 
     table: str
+    """The ledger's name."""
     bucket: str
+    """The object store's name."""
     queues: Mapping[str, Mapping[Lane, str]]
+    """The queues' URLs, by class and lane."""
     config_path: Path
     pacer: str = ""
+    """The pacer function's name; "" but for the webhook."""
     secret: str = ""
+    """The secret's name; "" but for the webhook and the function that rotates its secret."""
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:

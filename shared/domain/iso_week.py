@@ -1,4 +1,7 @@
-"""ISO weeks as text, like `2026-W53`: from Monday 00:00 UTC on, and of the year that their Thursday lies in."""
+"""ISO weeks as text, like `2026-W53`: from Monday 00:00 UTC on, and of the year that their Thursday lies in.
+
+A file of its own: the producer of the weekly reports and the kind that writes them mean the same week.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ def week_before(moment_ms: int) -> str:
 
 def first_day(week: str) -> date:
     """The week's Monday. ValueError where `week` is no ISO week: 2027 has no W53, and no year has a W00."""
-    found = _WEEK.fullmatch(week)
-    if found is None:
+    parts = _WEEK.fullmatch(week)
+    if parts is None:
         raise ValueError("not like 2026-W53")
-    return date.fromisocalendar(int(found[1]), int(found[2]), 1)
+    return date.fromisocalendar(int(parts[1]), int(parts[2]), 1)
 
 
 def days_of(week: str) -> list[date]:

@@ -53,10 +53,10 @@ def _is_too_deep(text: str, value: object) -> bool:
     level, depth = [value], 0
     while level:
         children: list[Any] = []
-        for each in level:
-            if isinstance(each, (dict, list)):
-                children.extend(each.values() if isinstance(each, dict) else each)
-        depth += any(isinstance(each, (dict, list)) for each in level)
+        for inner in level:
+            if isinstance(inner, (dict, list)):
+                children.extend(inner.values() if isinstance(inner, dict) else inner)
+        depth += any(isinstance(inner, (dict, list)) for inner in level)
         if depth > MAX_DEPTH:
             return True
         level = children

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 
 class IndexKey(Struct, frozen=True, kw_only=True):
-    """A row's place in the sparse `work` index: a partition and a position in it. Built and read by `work_index`."""
+    """A row's place in the sparse `work` index: a partition and a position in it. Made and read here alone."""
 
     partition: str
     position: str
@@ -48,10 +48,9 @@ SHARDS: Final = 4
 """Partitions per list. One DynamoDB partition takes 1,000 writes/s, so a class can move about 4,000 rows/s."""
 
 _TIME_DIGITS: Final = 15
-
 _EPOCH_DIGITS: Final = 8
-
 _COPY_DIGITS: Final = 6
+"""Numbers are padded, so that they sort as text. There is room for times until the year 33658."""
 
 
 def shard_of(job_id: str) -> int:

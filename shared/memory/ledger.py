@@ -169,7 +169,7 @@ class MemoryAllowances:
     def read(self, job_class: str) -> Allowance:
         return self._by_class.get(job_class) or Allowance(job_class=job_class)
 
-    def end(self, job_class: str) -> Allowance:
+    def withdraw(self, job_class: str) -> Allowance:
         return self._change(job_class, rows=0)
 
     def take(self, grant: Allowance, *, rows: int, at_ms: int) -> bool:
@@ -248,7 +248,7 @@ class MemoryRuns:
         """Raise or lower the flag; raised, it ends the live allowance with it (I10)."""
         self.change(job_class, **{flag: signature})
         if signature is not None:
-            self.allowances.end(job_class)
+            self.allowances.withdraw(job_class)
 
     def admit(self, key: RunKey, *, source: str) -> bool:
         if key in self.runs:
@@ -528,7 +528,7 @@ class MemoryLedger:
 
     def withdraw(self, job_class: str) -> Allowance:
         self.writes["withdraw"] += 1
-        return self._runs.allowances.end(job_class)
+        return self._runs.allowances.withdraw(job_class)
 
     def miss(self, job_class: str, *, rows: int) -> None:
         self.writes["miss"] += 1

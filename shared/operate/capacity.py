@@ -121,8 +121,12 @@ def plan(
     """
     if pending < 0 or slots < 0:
         raise ValueError(f"pending and slots must not be negative, got {pending} and {slots}")
+    if share > 1:
+        raise ValueError(f"share must be at most 1, got {share}")
     interval = _above_zero(interval_s, name="interval_s")
-    rates = _rates(arrivals_per_s, slots, service_s, limit_per_s, share, calls_per_job, shape)
+    part = _above_zero(share, name="share") / _above_zero(calls_per_job, name="calls_per_job")
+    upstream = None if limit_per_s is None else _above_zero(limit_per_s, name="limit_per_s") * part
+    rates = _rates(arrivals_per_s, upstream, slots, service_s, shape.ready_matches)
     drain = Fraction(0) if pending == 0 and rates.net >= 0 else None
     if pending > 0 and rates.net > 0:
         drain = pending / rates.net
@@ -142,20 +146,10 @@ def plan(
 
 
 def _rates(
-    arrivals_per_s: float,
-    slots: int,
-    service_s: float,
-    limit_per_s: float | None,
-    share: float,
-    calls_per_job: float,
-    shape: Shape,
+    arrivals_per_s: float, upstream: Fraction | None, slots: int, service_s: float, ready_matches: int | None
 ) -> _Rates:
-    if share > 1:
-        raise ValueError(f"share must be at most 1, got {share}")
-    part = _above_zero(share, name="share") / _above_zero(calls_per_job, name="calls_per_job")
-    upstream = None if limit_per_s is None else _above_zero(limit_per_s, name="limit_per_s") * part
-    few = shape.ready_matches is not None and shape.ready_matches < slots
-    running = shape.ready_matches if few and shape.ready_matches is not None else slots
+    few = ready_matches is not None and ready_matches < slots
+    running = ready_matches if few and ready_matches is not None else slots
     service = max(exact(service_s, name="service_s"), exact(SHORTEST_SERVICE_S, name="service_s"))
     pool = max(0, running) / service
     pool_bound = Bound.MATCHES if few else Bound.SLOTS

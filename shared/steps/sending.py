@@ -11,8 +11,10 @@ from shared.errors import QueueUnavailable
 from shared.ports import Ports
 
 _TRIES: Final = 3
+"""How often a message is sent that the queue does not confirm; then it is left to the sweep."""
 
 _PAUSE_S: Final = 0.2
+"""Before the second try twice as long, before the third four times."""
 
 
 def send_jobs(ports: Ports, jobs: Sequence[Job]) -> int:

@@ -11,6 +11,7 @@ from shared.errors import LedgerUnavailable
 from shared.ports import Ports
 
 FLUSH_EVERY_MS: Final = 30_000
+"""A long invocation writes its counters this often, or a tick would not see what it does."""
 
 
 class Tally:

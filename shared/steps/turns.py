@@ -1,4 +1,4 @@
-"""Ordered matches: enter a match's order, and pass the turn on when its head ends (I5; protocol: handover)."""
+"""Ordered matches: enter a match's order, and pass the turn on when its head ends (I5; protocol: the ledger)."""
 
 from __future__ import annotations
 

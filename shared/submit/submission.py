@@ -149,16 +149,13 @@ def create_wave(ports: Ports, config: Settings, wave: Wave, *, nonce: str, spend
     ports.parallel.map(
         lambda key: ports.blobs.put_once(key, bodies[key], content_type="application/json"), list(bodies)
     )
-    jobs = [replace(row.job, nonce=nonce) for _, row in wave]
-    report = SubmitReport()
-    for (position, _), answer in zip(wave, _create(ports, config, jobs, spends=spends), strict=True):
-        if answer is Created.CREATED:
-            report.created += 1
-        elif answer is Created.EXISTING:
-            report.existing += 1
-        else:
-            report.refused.append(Refusal.of(position, CONFLICT))
-    return report
+    answers = _create(ports, config, [replace(row.job, nonce=nonce) for _, row in wave], spends=spends)
+    different = [position for (position, _), answer in zip(wave, answers, strict=True) if answer is Created.DIFFERENT]
+    return SubmitReport(
+        created=answers.count(Created.CREATED),
+        existing=answers.count(Created.EXISTING),
+        refused=[Refusal.of(position, CONFLICT) for position in different],
+    )
 
 
 def _create(ports: Ports, config: Settings, jobs: Sequence[Job], *, spends: bool) -> list[Created]:

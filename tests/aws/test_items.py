@@ -75,7 +75,7 @@ JOB_ITEM: dict[str, dict[str, Any]] = {
 }
 
 RUN = Run(key=KEY, state=RunState.PLANNED, source="schedule", owner="one", budget=7)
-RUN_ITEM = {
+RUN_ITEM: dict[str, dict[str, Any]] = {
     "key": {"M": {"job_class": {"S": "replay"}, "minute_ms": {"N": "1796040000000"}, "repair": {"BOOL": False}}},
     "state": {"S": "planned"},
     "source": {"S": "schedule"},

@@ -42,8 +42,8 @@ def allowance(ledger: Ledger) -> Allowance:
 
 
 def rows_of(ledger: Ledger, *job_ids: str, after_ms: int = 7_000) -> list[Job]:
-    seen = allowance(ledger)
-    return [admitted_at_once(a_job(job_id, nonce="one"), seen, now_ms=NOW_MS + after_ms) for job_id in job_ids]
+    as_read = allowance(ledger)
+    return [admitted_at_once(a_job(job_id, nonce="one"), as_read, now_ms=NOW_MS + after_ms) for job_id in job_ids]
 
 
 def spend(ledger: Ledger, *job_ids: str, after_ms: int = 7_000) -> bool:
@@ -92,29 +92,29 @@ def test_an_id_that_exists_takes_nothing_and_admits_nobody(granted: Ledger) -> N
 
 
 def test_the_same_spending_twice_is_done_once(granted: Ledger) -> None:
-    seen, rows = allowance(granted), rows_of(granted, "a", "b")
-    assert granted.spend(seen, rows)
-    assert granted.spend(seen, rows)
+    as_read, rows = allowance(granted), rows_of(granted, "a", "b")
+    assert granted.spend(as_read, rows)
+    assert granted.spend(as_read, rows)
     assert (allowance(granted).rows, allowance(granted).used) == (1, 2)
     assert granted.create([replace(a_job("a"), nonce="another")]) == [Created.EXISTING]
 
 
 def test_what_a_tick_withdrew_is_not_spent_and_stays_on_record(granted: Ledger) -> None:
-    seen = allowance(granted)
+    as_read = allowance(granted)
     assert spend(granted, "a")
     for _ in range(2):
         found = granted.withdraw(CLASS)
         assert (found.rows, found.granted, found.used, found.unspent) == (0, 3, 1, 2)
-    assert not granted.spend(seen, rows_of(granted, "b"))
+    assert not granted.spend(as_read, rows_of(granted, "b"))
     assert granted.read_job("b") is None
 
 
 def test_another_grant_is_not_the_one_that_was_read(granted: Ledger) -> None:
-    seen, rows = allowance(granted), rows_of(granted, "a")
+    as_read, rows = allowance(granted), rows_of(granted, "a")
     take(granted, NEXT)
     granted.plan_run(NEXT, owner="one", plan=PLAN)
     granted.close_run(NEXT, owner="one", close=replace(GRANTING, grant=replace(GRANT, run_id=NEXT.run_id)))
-    assert not granted.spend(seen, rows)
+    assert not granted.spend(as_read, rows)
     assert allowance(granted).rows == 3
 
 
@@ -205,21 +205,21 @@ def test_a_close_that_is_repeated_grants_once(granted: Ledger) -> None:
 # -- ordered matches
 
 
-def test_the_head_of_an_empty_line_enters_claimed_with_the_decrement(granted: Ledger) -> None:
-    seen, (row,) = allowance(granted), rows_of(granted, "first")
+def test_the_head_of_an_empty_match_enters_claimed_with_the_decrement(granted: Ledger) -> None:
+    as_read, (row,) = allowance(granted), rows_of(granted, "first")
     step = ordering.enter(granted.read_match(CLASS, row.match_id), row)
     for _ in range(2):
-        assert granted.step_match(step, spends=seen) == Stepped()
+        assert granted.step_match(step, spends=as_read) == Stepped()
         assert (allowance(granted).rows, allowance(granted).used) == (2, 1)
     assert granted.read_job("first") == replace(row, seq=1)
     assert granted.read_match(CLASS, row.match_id).tail_seq == 1
 
 
-def test_no_line_changes_where_too_little_is_left(granted: Ledger) -> None:
-    seen, (row,) = allowance(granted), rows_of(granted, "first")
+def test_no_match_changes_where_too_little_is_left(granted: Ledger) -> None:
+    as_read, (row,) = allowance(granted), rows_of(granted, "first")
     granted.withdraw(CLASS)
     step = ordering.enter(granted.read_match(CLASS, row.match_id), row)
-    assert granted.step_match(step, spends=seen) == MatchChanged()
+    assert granted.step_match(step, spends=as_read) == MatchChanged()
     assert granted.read_job("first") is None
     assert granted.read_match(CLASS, row.match_id).empty
 
@@ -230,10 +230,10 @@ def test_no_line_changes_where_too_little_is_left(granted: Ledger) -> None:
 def test_a_spending_whose_answer_is_lost_is_unavailable_and_then_ours(aws: AwsWorld) -> None:
     aws.ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
     grant(aws.ledger)
-    seen, rows = allowance(aws.ledger), rows_of(aws.ledger, "a", "b")
+    as_read, rows = allowance(aws.ledger), rows_of(aws.ledger, "a", "b")
     with aws.answers_lost("transact_write_items"), pytest.raises(LedgerUnavailable):
-        aws.ledger.spend(seen, rows)
-    assert aws.ledger.spend(seen, rows)
+        aws.ledger.spend(as_read, rows)
+    assert aws.ledger.spend(as_read, rows)
     assert (allowance(aws.ledger).rows, allowance(aws.ledger).used) == (1, 2)
 
 
@@ -272,9 +272,9 @@ def test_of_eight_submitters_at_a_time_as_many_spend_as_were_granted(emulator_wo
     ledger = emulator_world.ledger
     ledger.admit_run(KEY, source="schedule", now_ms=NOW_MS)
     grant(ledger)
-    seen, rows = allowance(ledger), rows_of(ledger, *(f"job-{number}" for number in range(8)))
+    as_read, rows = allowance(ledger), rows_of(ledger, *(f"job-{number}" for number in range(8)))
 
-    spent = ThreadParallel(8).map(lambda row: ledger.spend(seen, [row]), rows)
+    spent = ThreadParallel(8).map(lambda row: ledger.spend(as_read, [row]), rows)
 
     found = allowance(ledger)
     assert spent.count(True) == found.used == 3 - found.rows <= 3

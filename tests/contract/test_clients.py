@@ -185,7 +185,7 @@ def test_who_meets_other_submitters_at_every_attempt_does_without_the_allowance(
     assert ledger.step_match(STEP, spends=ALLOWANCE) == MatchChanged()
 
 
-def test_a_line_that_is_held_by_others_at_every_attempt_is_unavailable(stubbed: Any) -> None:
+def test_a_match_that_is_held_by_others_at_every_attempt_is_unavailable(stubbed: Any) -> None:
     ledger, stubber, _ = stubbed
     for _ in range(ALL_ATTEMPTS):
         _cancelled(stubber, "TransactionConflict", "None", "None")

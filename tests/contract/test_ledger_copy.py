@@ -114,8 +114,8 @@ def test_what_is_put_is_what_the_ledger_reads(ledger: Ledger, copy: LedgerCopy) 
     for _, put in PUTS:
         put(copy)
     assert ledger.outputs("job-1") == [Output(cursor="3", body="1")]
-    line = ledger.read_match(CLASS, "match")
-    assert (line.head_seq, line.tail_seq, ledger.job_id_at(line, 3)) == (2, 3, "third")
+    match = ledger.read_match(CLASS, "match")
+    assert (match.head_seq, match.tail_seq, ledger.job_id_at(match, 3)) == (2, 3, "third")
     assert ledger.open_runs(CLASS, minutes_ms=[KEY.minute_ms]) == [
         Run(key=KEY, state=RunState.PLANNED, source="webhook", owner="dead", budget=3)
     ]
@@ -133,7 +133,7 @@ def test_control_takes_what_it_has_not_got_and_keeps_its_own(ledger: Ledger, cop
 
 EXPORTED = {"job", "output", "run", "control", "learned"}
 LEFT_OUT = {"stats", "match", "place_in_match", "upstream", "allowance"}
-"""Stats, permits and the live allowance belong to a deployment, and the lines of matches follow from their rows."""
+"""Stats, permits and the live allowance belong to a deployment, and the order of matches follows from their rows."""
 
 
 def test_every_kind_of_item_is_either_exported_or_left_out_on_purpose() -> None:

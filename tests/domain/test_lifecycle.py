@@ -91,7 +91,7 @@ def test_a_move_ends_in_the_state_that_the_table_says_and_in_that_states_place(n
 
 
 @pytest.mark.parametrize("name", OTHER_MOVES)
-def test_a_move_of_a_line_or_an_operator_is_fenced_on_what_it_leaves_and_ends_where_the_table_says(name: str) -> None:
+def test_a_move_of_a_match_or_an_operator_is_fenced_on_what_it_leaves_and_ends_where_the_table_says(name: str) -> None:
     job, move = OTHER_MOVES[name]
     result = after(job, move)
     assert isinstance(move.fence, RowFence)
@@ -156,12 +156,12 @@ def test_progress_forgives_crashes_and_transport_deaths() -> None:
 
 def test_a_claim_is_fenced_on_the_place_that_was_seen_and_enters_a_fresh_chain() -> None:
     waiting = replace(QUEUED, state=State.WAITING, eligible_ms=NOW_MS - 5)
-    seen = nominee(waiting)
+    shown = nominee(waiting)
     move = lifecycle.claim(
-        seen, job_class="replays", lane=Lane.RECOVERY, run_id="r", nonce="n", now_ms=NOW_MS, hand_until_ms=NOW_MS + 9
+        shown, job_class="replays", lane=Lane.RECOVERY, run_id="r", nonce="n", now_ms=NOW_MS, hand_until_ms=NOW_MS + 9
     )
     result = after(waiting, move)
-    assert move.fence == IndexFence(key=seen.key)
+    assert move.fence == IndexFence(key=shown.key)
     assert (result.epoch, result.copy, result.hop, result.lane) == (5, 0, 0, Lane.RECOVERY)
     assert move.place == lifecycle.place_of(result)
 

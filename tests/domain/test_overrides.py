@@ -53,20 +53,20 @@ def test_a_bound_holds_until_its_end_or_until_it_is_cleared(override: RateOverri
 def test_ticks_plan_with_what_is_certain(
     slots: int | None, before: int, verified: bool, in_force: int, source: str
 ) -> None:
-    word = SlotsOverride(slots=slots, flag=FLAG, before=before, verified_ms=1 if verified else None)
+    override = SlotsOverride(slots=slots, flag=FLAG, before=before, verified_ms=1 if verified else None)
 
-    assert slots_in_force(word, configured=CONFIGURED) == in_force
-    assert slots_source(word) == source
+    assert slots_in_force(override, configured=CONFIGURED) == in_force
+    assert slots_source(override) == source
     assert slots_in_force(None, configured=CONFIGURED) == CONFIGURED
 
 
 def test_only_what_is_overridden_has_a_source_of_its_own() -> None:
     bound = RateOverride(rate_per_s=2.0, flag=FLAG, until_ms=100)
-    word = SlotsOverride(slots=8, flag=FLAG, before=20, verified_ms=1)
+    override = SlotsOverride(slots=8, flag=FLAG, before=20, verified_ms=1)
     back = SlotsOverride(slots=None, flag=FLAG, before=8, verified_ms=1)
 
     assert override_sources(None, None, now_ms=0) == {}
-    assert override_sources(bound, word, now_ms=0).keys() == {"override_rate_per_s", "concurrency"}
+    assert override_sources(bound, override, now_ms=0).keys() == {"override_rate_per_s", "concurrency"}
     assert override_sources(bound, back, now_ms=100) == {}
 
 

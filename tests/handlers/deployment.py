@@ -42,9 +42,9 @@ class Deployment:
         return next(iter(self.host.settings.classes))
 
     def job(self, job_id: str) -> Job:
-        found = self.host.ports.ledger.read_job(job_id)
-        assert found is not None
-        return found
+        job = self.host.ports.ledger.read_job(job_id)
+        assert job is not None
+        return job
 
     def work(self, *jobs: NewJob) -> list[Job]:
         """Submit, let a tick claim, hand each message to the worker; the rows afterwards."""

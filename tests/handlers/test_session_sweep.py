@@ -200,9 +200,9 @@ def claimed(host: wiring.Host) -> Job:
     now_ms = host.ports.clock.now_ms()
     request = TickRequest(scheduled_ms=window_of(now_ms), source="test", nonce="tick-1", deadline_ms=now_ms + 50_000)
     assert run_tick(host.ports, settings, None, request).confirmed == 1
-    found = host.ports.ledger.read_job("sweep-1")
-    assert found is not None
-    return found
+    job = host.ports.ledger.read_job("sweep-1")
+    assert job is not None
+    return job
 
 
 def received(world: AwsWorld, job: Job) -> dict[str, Any]:

@@ -25,34 +25,34 @@ class Shape:
         self.resources = dict(self.template.to_json()["Resources"])
 
     def of_type(self, resource_type: str) -> dict[str, Json]:
-        found = {key: each for key, each in self.resources.items() if each["Type"] == resource_type}
-        assert found, f"no {resource_type} in the template"
-        return found
+        resources = {key: each for key, each in self.resources.items() if each["Type"] == resource_type}
+        assert resources, f"no {resource_type} in the template"
+        return resources
 
     def properties(self, logical_id: str) -> Json:
-        found: Json = self.resources[logical_id]["Properties"]
-        return found
+        properties: Json = self.resources[logical_id]["Properties"]
+        return properties
 
     def the_function(self, service: str, *, job_class: str | None = None) -> tuple[str, Json]:
         """The one function of a service (of a class, for workers): its logical id and properties."""
-        found = [
+        functions = [
             (key, each["Properties"])
             for key, each in self.of_type("AWS::Lambda::Function").items()
             if environment(each["Properties"])["POWERTOOLS_SERVICE_NAME"] == service
             and (job_class is None or job_class in str(environment(each["Properties"])["SLUICE_QUEUES"]))
         ]
-        assert len(found) == 1, f"{len(found)} functions of {service}"
-        return found[0]
+        assert len(functions) == 1, f"{len(functions)} functions of {service}"
+        return functions[0]
 
     def mapping_of(self, queue_id: str) -> Json:
         """The one event source mapping that reads this queue."""
-        found = [
-            each
-            for each in self.of_type("AWS::Lambda::EventSourceMapping").values()
-            if each["Properties"]["EventSourceArn"] == arn(queue_id)
+        mappings = [
+            mapping
+            for mapping in self.of_type("AWS::Lambda::EventSourceMapping").values()
+            if mapping["Properties"]["EventSourceArn"] == arn(queue_id)
         ]
-        assert len(found) == 1, f"{len(found)} mappings read {queue_id}"
-        return found[0]
+        assert len(mappings) == 1, f"{len(mappings)} mappings read {queue_id}"
+        return mappings[0]
 
     def grants(self, role_id: str) -> dict[str, set[str]]:
         """What a role may do: each action with the resources it is allowed on, written as text."""
@@ -76,8 +76,8 @@ def arn(logical_id: str) -> Json:
 
 
 def environment(function: Json) -> Json:
-    found: Json = function["Environment"]["Variables"]
-    return found
+    variables: Json = function["Environment"]["Variables"]
+    return variables
 
 
 def many(value: Any) -> list[Any]:

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from infra.alarms import RUNBOOK
-from infra.bundle import Bundle
-from shared.domain.settings import ClassSettings, MatchEndedSettings, ProducerSettings, Settings
 from shared.pacer.forecast import ETA_TICKS
-from tests.infra.conftest import ROOT, synth_shape
+from tests.infra.conftest import ROOT, ShapeOf
 from tests.infra.shape import Shape
 
 FOUR_SIGNALS = ("DrainEtaGrowing", "DeferredAtZero", "ChunkNearTheWall", "Refusals")
@@ -45,22 +43,22 @@ def heading(properties: dict[str, Any]) -> str:
 
 def of(shape: Shape, job_class: str, runbook: str) -> dict[str, Any]:
     """The one alarm of a class with this heading."""
-    (found,) = [
-        each
-        for key, each in alarms(shape).items()
-        if key.startswith(f"Alarms{CLASSES[job_class]}{runbook}") and heading(each) == runbook.lower()
+    (alarm,) = [
+        properties
+        for key, properties in alarms(shape).items()
+        if key.startswith(f"Alarms{CLASSES[job_class]}{runbook}") and heading(properties) == runbook.lower()
     ]
-    return found
+    return alarm
 
 
 def test_every_class_has_the_whole_table_and_one_with_an_upstream_more(shape: Shape) -> None:
-    found: dict[str, set[str]] = {name: set() for name in CLASSES}
+    headings: dict[str, set[str]] = {name: set() for name in CLASSES}
     for key, properties in alarms(shape).items():
         for name, prefix in CLASSES.items():
             if key.startswith(f"Alarms{prefix}"):
-                found[name].add(heading(properties))
-    assert found["replay_summary"] == {each.lower() for each in EVERY_CLASS | OF_AN_UPSTREAM | OF_A_SPEND_BOUND}
-    assert found["session_sweep"] == {each.lower() for each in EVERY_CLASS}
+                headings[name].add(heading(properties))
+    assert headings["replay_summary"] == {each.lower() for each in EVERY_CLASS | OF_AN_UPSTREAM | OF_A_SPEND_BOUND}
+    assert headings["session_sweep"] == {each.lower() for each in EVERY_CLASS}
 
 
 def test_an_alarm_states_each_of_its_properties(shape: Shape) -> None:
@@ -100,18 +98,11 @@ def sections() -> dict[str, str]:
     return {name.lower(): body for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-@pytest.fixture(scope="module")
-def every_heading(shape: Shape, door_shape: Shape, bundle: Bundle) -> set[str]:
-    producing = ProducerSettings(match_ended=MatchEndedSettings(source="game.matches", replay_class="sim"))
-    classes = {"sim": ClassSettings(name="sim", kind="sim")}
-    producer_shape = synth_shape(Settings(classes=classes, producers=producing), bundle, ephemeral=False)
-    return {heading(each) for template in (shape, door_shape, producer_shape) for each in alarms(template).values()}
-
-
 def test_every_alarm_has_its_heading_in_the_runbook_and_every_heading_its_alarm(
-    shape: Shape, every_heading: set[str]
+    shape: Shape, shape_of: ShapeOf
 ) -> None:
-    assert set(sections()) == every_heading
+    both = (shape, shape_of("everything"))  # which has a webhook and producers, and no bound to what it spends
+    assert set(sections()) == {heading(alarm) for one in both for alarm in alarms(one).values()}
     assert all(f"{RUNBOOK}#" in each["AlarmDescription"] for each in alarms(shape).values())
 
 

@@ -7,11 +7,13 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from infra.job_class import class_id, rate, two_ticks_s
-from infra.stack_faults import class_faults, stack_faults
+from infra.bundle import Bundle
+from infra.job_class import models, rate, two_ticks_s
 from shared.domain.job import Lane
-from shared.domain.settings import ClassSettings, Settings
+from shared.domain.settings import Settings, UpstreamApi, UpstreamSettings
+from tests.infra.conftest import synth_shape
 from tests.infra.shape import Shape, arn, environment, text
+from tests.infra.test_roles import role_of
 
 LANES = [
     (job_class, prefix, lane)
@@ -39,18 +41,6 @@ def test_a_lane_is_a_high_throughput_fifo_queue_with_a_dead_letter_queue(
         "deadLetterTargetArn": arn(f"{name}DeadLetters"),
         "maxReceiveCount": expected.max_receives,
     }
-
-
-def test_every_queue_refuses_plain_http(shape: Shape) -> None:
-    refusing = {
-        text(policy["Properties"]["Queues"][0])
-        for policy in shape.of_type("AWS::SQS::QueuePolicy").values()
-        if any(
-            statement["Effect"] == "Deny" and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-            for statement in policy["Properties"]["PolicyDocument"]["Statement"]
-        )
-    }
-    assert refusing == set(shape.of_type("AWS::SQS::Queue"))
 
 
 def test_no_mapping_reads_a_queue_whose_visibility_is_below_its_functions_timeout(shape: Shape) -> None:
@@ -83,11 +73,6 @@ def test_every_mapping_reports_single_failures_and_waits_for_its_consumers_grant
         assert mapping["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert "MaximumBatchingWindowInSeconds" not in mapping["Properties"]  # FIFO has none
         assert policies & set(mapping["DependsOn"])
-
-
-def test_no_function_has_reserved_concurrency(shape: Shape) -> None:
-    for function in shape.of_type("AWS::Lambda::Function").values():
-        assert "ReservedConcurrentExecutions" not in function["Properties"]
 
 
 @pytest.mark.parametrize(
@@ -129,13 +114,11 @@ def test_every_dead_letter_queue_feeds_the_one_reader(shape: Shape) -> None:
 def test_a_schedule_ticks_the_pacer_with_the_scheduled_time(
     shape: Shape, job_class: str, expression: str, max_age_s: int
 ) -> None:
-    found = [
+    (schedule,) = [
         each["Properties"]
         for each in shape.of_type("AWS::Scheduler::Schedule").values()
         if json.loads(each["Properties"]["Target"]["Input"])["job_class"] == job_class
     ]
-    assert len(found) == 1
-    (schedule,) = found
     assert schedule["ScheduleExpression"] == expression
     assert schedule["ScheduleExpressionTimezone"] == "UTC"
     assert schedule["State"] == "ENABLED"
@@ -189,65 +172,39 @@ def test_a_rate_of_one_minute_is_singular() -> None:
     assert [rate(60), rate(120), rate(86_400)] == ["rate(1 minute)", "rate(2 minutes)", "rate(1440 minutes)"]
 
 
-# -- what AWS would refuse half-way through a deployment
-
-
-class ShortSighted(ClassSettings, frozen=True, kw_only=True):
-    """A class whose queue shows a message again while it is still being worked on."""
-
-    @property
-    def visibility_s(self) -> int:
-        return self.function_timeout_s - 1
-
-
-def plain(name: str) -> ClassSettings:
-    return ClassSettings(name=name, kind="replay_summary")
-
-
-def test_a_visibility_below_the_function_timeout_stops_the_synth() -> None:
-    (fault,) = class_faults(ShortSighted(name="sweep", kind="sweep", function_timeout_s=120))
-    assert fault == "classes.sweep: got a queue visibility of 119 s, expected at least the function timeout of 120 s"
-
-
-def test_slots_that_a_mapping_would_refuse_stop_the_synth() -> None:
-    assert class_faults(replace(plain("sweep"), slots=4)) == []
-    (fault,) = class_faults(replace(plain("sweep"), slots=3))
-    assert fault == "classes.sweep.slots: got 1 for the live lane, expected 2 to 1000"
-    assert class_faults(replace(plain("sweep"), slots=2000))
-
-
-def test_an_interval_of_less_than_whole_minutes_stops_the_synth() -> None:
-    assert class_faults(replace(plain("sweep"), tick_interval_s=90)) == [
-        "classes.sweep.tick_interval_s: got 90, expected whole minutes"
-    ]
+# -- the model that a worker may ask
 
 
 @pytest.mark.parametrize(
-    ("options", "got"),
-    [({}, "nothing"), ({"sessions_table": "a/b"}, "other text"), ({"session_table": "game-sessions"}, "nothing")],
+    ("model", "allowed"),
+    [
+        ("some.model-v1:0", ["bedrock:AWS::Region::foundation-model/some.model-v1:0"]),
+        (
+            "eu.some.model-v1:0",  # a profile, and its model wherever the profile sends the call
+            [
+                "bedrock:*::foundation-model/some.model-v1:0",
+                "bedrock:AWS::Region:AWS::AccountId:inference-profile/eu.some.model-v1:0",
+            ],
+        ),
+        ("arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/x", None),
+    ],
 )
-def test_a_session_sweep_that_does_not_know_its_table_stops_the_synth(options: dict[str, str], got: str) -> None:
-    sweep = ClassSettings(name="sweep", kind="session_sweep", options=options)
-    assert class_faults(sweep) == [
-        f"classes.sweep.options.sessions_table: got {got}, expected a DynamoDB table's name:"
-        " 3 to 255 of A-Z, a-z, 0-9, _, - and ."
-    ]
+def test_a_worker_may_ask_the_one_model_of_its_upstream(shape: Shape, model: str, allowed: list[str] | None) -> None:
+    upstream = UpstreamSettings(name="u", api=UpstreamApi.CONVERSE, model=model, limit_per_s=1)
+    arns, _ = models(shape.stack, upstream)
+    assert [text(shape.stack.resolve(arn)) for arn in arns] == (
+        [model] if allowed is None else [f"arn:AWS::Partition:{each}" for each in allowed]
+    )
 
 
-def test_two_names_that_would_share_a_logical_id_stop_the_synth() -> None:
-    assert class_id("guild_1") == class_id("guild1") == "Guild1"
-    settings = Settings(classes={name: plain(name) for name in ("guild1", "guild_1")})
-    (fault,) = stack_faults(settings, stack_name="Sluice")
-    assert fault == "classes.guild_1: got the resource name of classes.guild1 (Guild1), expected its own"
-
-
-def test_more_queue_urls_than_a_functions_environment_holds_stop_the_synth() -> None:
-    few = {name: plain(name) for name in (f"class_{number:02d}" for number in range(10))}
-    many = {name: plain(name) for name in (f"class_{number:02d}" for number in range(20))}
-    assert stack_faults(Settings(classes=few), stack_name="Sluice") == []
-    (fault,) = stack_faults(Settings(classes=many), stack_name="Sluice")
-    assert fault.startswith("classes: got 20, whose queue URLs take up to ")
-
-
-def test_a_stack_without_a_class_stops_the_synth() -> None:
-    assert stack_faults(Settings(), stack_name="Sluice") == ["classes: got none, expected at least one job class"]
+def test_a_worker_of_another_upstream_may_ask_no_model(settings: Settings, bundle: Bundle) -> None:
+    model = UpstreamSettings(name="inference", api=UpstreamApi.CONVERSE, model="some.model-v1:0", limit_per_s=8)
+    shape = synth_shape(replace(settings, upstreams={"inference": model}), bundle, ephemeral=False)
+    allowed = {
+        name: shape.grants(role_of(shape.the_function("sluice-worker", job_class=name)[1])).get("bedrock:InvokeModel")
+        for name in ("replay_summary", "session_sweep")
+    }
+    assert allowed == {
+        "replay_summary": {"arn:AWS::Partition:bedrock:AWS::Region::foundation-model/some.model-v1:0"},
+        "session_sweep": None,
+    }

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 from msgspec.structs import replace
 
 from infra.bundle import Bundle
-from infra.job_class import models
 from infra.producers import cron
-from infra.stack import SluiceStack
 from shared.domain.settings import (
     GuildReportsSettings,
     MatchEndedSettings,
     ProducerSettings,
     SessionSweepSettings,
     Settings,
-    UpstreamApi,
-    UpstreamSettings,
 )
 from shared.submit.producers import MATCH_ENDED
-from tests.infra.conftest import cdk_context
+from tests.infra.conftest import synth_shape
 from tests.infra.shape import Json, Shape, arn, environment, text
 from tests.infra.test_roles import own_log, role_of
 
@@ -37,7 +31,7 @@ SUBMITS = {
     "dynamodb:GetItem": {"Ledger.Arn"},
     "dynamodb:BatchGetItem": {"Ledger.Arn"},
     "dynamodb:PutItem": {"Ledger.Arn"},
-    "dynamodb:UpdateItem": {"Ledger.Arn"},  # the line of an ordered match, the live allowance
+    "dynamodb:UpdateItem": {"Ledger.Arn"},  # the order of a match, the live allowance
     "s3:PutObject": {"Payloads.Arn/payloads/*"},
 }
 
@@ -46,15 +40,9 @@ def sends(*live_classes: str) -> Json:
     return {"sqs:SendMessage": {"LostEvents.Arn", *(f"{each}LiveQueue.Arn" for each in live_classes)}}
 
 
-def synth(settings: Settings, bundle: Bundle, producers: ProducerSettings) -> Shape:
-    app = cdk.App(analytics_reporting=False, context=cdk_context())
-    stack = SluiceStack(app, "Sluice", settings=replace(settings, producers=producers), bundle=bundle)
-    return Shape(stack=stack, template=Template.from_stack(stack))
-
-
 @pytest.fixture(scope="module")
 def shape(settings: Settings, bundle: Bundle) -> Shape:
-    return synth(settings, bundle, ALL)
+    return synth_shape(replace(settings, producers=ALL), bundle, ephemeral=False)
 
 
 def schedules(shape: Shape) -> dict[str, Json]:
@@ -112,12 +100,12 @@ def test_an_event_that_became_no_jobs_is_repeated_kept_and_alarmed(shape: Shape)
 
 def test_the_schedules_hand_over_their_own_time_and_give_up_where_it_is_seen(shape: Shape) -> None:
     producer_id, _ = shape.the_function("sluice-producer")
-    found = schedules(shape)
-    assert {name: each["ScheduleExpression"] for name, each in found.items()} == {
+    by_name = schedules(shape)
+    assert {name: schedule["ScheduleExpression"] for name, schedule in by_name.items()} == {
         "guild_reports": "cron(5 3 ? * MON *)",
         "session_sweep": "cron(0 23 * * ? *)",
     }
-    for schedule in found.values():
+    for schedule in by_name.values():
         assert schedule["ScheduleExpressionTimezone"] == "UTC"
         assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
         assert json.loads(schedule["Target"]["Input"])["scheduled_at"] == "<aws.scheduler.scheduled-time>"
@@ -148,7 +136,8 @@ def test_the_schedules_may_invoke_the_producer_and_nothing_else(shape: Shape) ->
 
 
 def test_what_is_not_said_is_not_deployed(settings: Settings, bundle: Bundle) -> None:
-    only_sweep = synth(settings, bundle, replace(ProducerSettings(), session_sweep=ALL.session_sweep))
+    sweep = ProducerSettings(session_sweep=ALL.session_sweep)
+    only_sweep = synth_shape(replace(settings, producers=sweep), bundle, ephemeral=False)
     assert list(schedules(only_sweep)) == ["session_sweep"]
     only_sweep.template.resource_count_is("AWS::Events::Rule", 0)
     _, producer = only_sweep.the_function("sluice-producer")
@@ -160,41 +149,3 @@ def test_what_is_not_said_is_not_deployed(settings: Settings, bundle: Bundle) ->
 )
 def test_a_time_of_day_becomes_a_cron_expression_without_leading_zeros(at: str, expected: str) -> None:
     assert cron(at, "x") == expected
-
-
-# -- models
-
-
-@pytest.mark.parametrize(
-    ("model", "allowed"),
-    [
-        ("some.model-v1:0", ["bedrock:AWS::Region::foundation-model/some.model-v1:0"]),
-        (
-            "eu.some.model-v1:0",  # a profile, and its model wherever the profile sends the call
-            [
-                "bedrock:*::foundation-model/some.model-v1:0",
-                "bedrock:AWS::Region:AWS::AccountId:inference-profile/eu.some.model-v1:0",
-            ],
-        ),
-        ("arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/x", None),
-    ],
-)
-def test_a_worker_may_ask_the_one_model_of_its_upstream(shape: Shape, model: str, allowed: list[str] | None) -> None:
-    upstream = UpstreamSettings(name="u", api=UpstreamApi.CONVERSE, model=model, limit_per_s=1)
-    arns, _ = models(shape.stack, upstream)
-    assert [text(shape.stack.resolve(arn)) for arn in arns] == (
-        [model] if allowed is None else [f"arn:AWS::Partition:{each}" for each in allowed]
-    )
-
-
-def test_a_worker_of_another_upstream_may_ask_no_model(settings: Settings, bundle: Bundle) -> None:
-    model = UpstreamSettings(name="inference", api=UpstreamApi.CONVERSE, model="some.model-v1:0", limit_per_s=8)
-    shape = synth(replace(settings, upstreams={"inference": model}), bundle, ProducerSettings())
-    allowed = {
-        name: shape.grants(role_of(shape.the_function("sluice-worker", job_class=name)[1])).get("bedrock:InvokeModel")
-        for name in ("replay_summary", "session_sweep")
-    }
-    assert allowed == {
-        "replay_summary": {"arn:AWS::Partition:bedrock:AWS::Region::foundation-model/some.model-v1:0"},
-        "session_sweep": None,
-    }

@@ -6,19 +6,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 
 from infra.bundle import Bundle
-from infra.stack import SluiceStack
 from infra.webhook import ACCESS_LOG, DOOR_TIMEOUT_S, INTEGRATION_TIMEOUT_MS
 from shared.aws.clients import HASTY_LEDGER, SECRETS, TRIGGER
 from shared.aws.table import PAUSES_S
 from shared.domain.settings import ClassSettings, Schedule, Settings, WebhookSettings
 from shared.webhook.answer import NO_CLASS, refused_metric
 from shared.webhook.request import Reason
-from tests.infra.conftest import cdk_context
+from tests.infra.conftest import synth_shape
 from tests.infra.shape import Shape, arn, environment, many, text
 from tests.infra.test_roles import role_of
 from tests.infra.test_stores import stateful
@@ -37,9 +34,7 @@ def synth(bundle: Bundle, *, ephemeral: bool) -> Shape:
             "sessions": ClassSettings(name="sessions", kind="sim"),
         },
     )
-    app = cdk.App(analytics_reporting=False, context=cdk_context())
-    stack = SluiceStack(app, "Sluice", settings=settings, bundle=bundle, ephemeral=ephemeral)
-    return Shape(stack=stack, template=Template.from_stack(stack))
+    return synth_shape(settings, bundle, ephemeral=ephemeral)
 
 
 @pytest.fixture(scope="module")

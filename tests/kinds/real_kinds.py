@@ -100,11 +100,11 @@ def _monday() -> Any:
 @cache
 def objects() -> dict[str, bytes]:
     """What the game and the clinic have put into the bucket."""
-    found = {f"screenshots/{number}": images.screenshot(number) for number in range(9)}
-    found |= {"screenshots/broken": found["screenshots/0"][:9000], "screenshots/bomb": images.bomb()}
-    found |= {f"replays/{number}.pgn": make_replay(7, number, 0, min_bytes=9_000).body for number in range(3)}
-    found |= {f"records/{record_id}": body for record_id, body in records(9).items()}
-    return found
+    stored = {f"screenshots/{number}": images.screenshot(number) for number in range(9)}
+    stored |= {"screenshots/broken": stored["screenshots/0"][:9000], "screenshots/bomb": images.bomb()}
+    stored |= {f"replays/{number}.pgn": make_replay(7, number, 0, min_bytes=9_000).body for number in range(3)}
+    stored |= {f"records/{record_id}": body for record_id, body in records(9).items()}
+    return stored
 
 
 def jobs() -> dict[str, list[NewJob]]:
@@ -119,9 +119,9 @@ def jobs() -> dict[str, list[NewJob]]:
     return {
         name: [
             NewJob(job_id=f"{name}-{number}", job_class=name, match_id=f"m{number}", payload=json.dumps(payload))
-            for number, payload in enumerate(each)
+            for number, payload in enumerate(of_kind)
         ]
-        for name, each in payloads.items()
+        for name, of_kind in payloads.items()
     }
 
 
@@ -142,5 +142,7 @@ def run(name: str, *faults: FaultHook, seed: int = 5, count: int | None = None) 
     assert sluice.drain(max_ms=10 * HOUR_MS), "did not drain"
     assert {job_id: row.state for job_id, row in sluice.rows.items()} == {job.job_id: State.DONE for job in submitted}
     made = {key: body for key, body in sluice.blobs.objects.items() if key not in objects()}
-    outputs = {job_id: [(each.cursor, each.body) for each in sluice.ledger.outputs(job_id)] for job_id in sluice.rows}
+    outputs = {
+        job_id: [(output.cursor, output.body) for output in sluice.ledger.outputs(job_id)] for job_id in sluice.rows
+    }
     return sluice, Result(made, outputs)

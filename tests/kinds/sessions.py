@@ -36,7 +36,7 @@ class MemorySessions:
         order = sorted(self.expires_s, key=_hash)
         rest = [session_id for session_id in order if _hash(session_id) > after]
         rows = rest[: self.page_rows]
-        expired = [session_key(each) for each in rows if self.expires_s[each] < expired_before_s]
+        expired = [session_key(name) for name in rows if self.expires_s[name] < expired_before_s]
         return Page(expired=expired, resume=session_key(rows[-1]) if len(rest) >= self.page_rows else None)
 
     def delete(self, keys: Sequence[Item], *, expired_before_s: int) -> int:
@@ -44,10 +44,10 @@ class MemorySessions:
 
     def _delete(self, session_id: str, expired_before_s: int) -> bool:
         self.before_delete(session_id)
-        found = self.expires_s.get(session_id)
-        if found is None or (self.conditional and found >= expired_before_s):
+        expires_s = self.expires_s.get(session_id)
+        if expires_s is None or (self.conditional and expires_s >= expired_before_s):
             return False
-        self.deleted.append((session_id, found))
+        self.deleted.append((session_id, expires_s))
         del self.expires_s[session_id]
         return True
 

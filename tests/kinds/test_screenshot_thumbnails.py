@@ -36,8 +36,8 @@ def made(context: FakeContext) -> dict[str, bytes]:
 
 def index_of(context: FakeContext) -> list[dict[str, Any]]:
     (index,) = [body for name, body in made(context).items() if name.endswith("/index.json")]
-    found: list[dict[str, Any]] = json.loads(index)["images"]
-    return found
+    images_of_index: list[dict[str, Any]] = json.loads(index)["images"]
+    return images_of_index
 
 
 # -- one image
@@ -48,8 +48,8 @@ def index_of(context: FakeContext) -> list[dict[str, Any]]:
 def test_a_thumbnail_is_a_png_that_fits_into_the_box_and_is_never_enlarged(
     kind: str, size: tuple[int, int], small: tuple[int, int]
 ) -> None:
-    body, found = thumbnail(images.encoded(images.scene(1, size), kind))
-    assert (found, opened(body).size, opened(body).format) == (small, small, "PNG")
+    body, size_made = thumbnail(images.encoded(images.scene(1, size), kind))
+    assert (size_made, opened(body).size, opened(body).format) == (small, small, "PNG")
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "CMYK"])

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli import main
-from ops.report.comparison import draw
-from ops.report.page import tiles, verdict, write_page, write_png
+from ops.report.page import draw_all, tiles, verdict, write_page, write_png
 from ops.report.result_file import RunResult, read_results
 from shared.errors import InvalidInput
 
@@ -89,7 +88,7 @@ def test_the_waste_is_said_beside_the_cost_where_it_is_known(tmp_path: Path) -> 
 
 
 def test_the_page_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
-    write_page(result(tmp_path), tmp_path / "page.html")
+    write_page([result(tmp_path)], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
 
     assert page.startswith("<!doctype html>")
@@ -99,15 +98,15 @@ def test_the_page_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
 
 
 def test_names_from_the_file_are_text_and_not_markup(tmp_path: Path) -> None:
-    write_page(result(tmp_path, scenario="<script>alert(1)</script>"), tmp_path / "page.html")
+    write_page([result(tmp_path, scenario="<script>alert(1)</script>")], tmp_path / "page.html")
 
     assert "<script" not in (tmp_path / "page.html").read_text()
 
 
 def test_the_picture_is_a_png_and_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        write_png(result(tmp_path), tmp_path / f"{name}.png")
-        write_page(result(tmp_path), tmp_path / f"{name}.html")
+        write_png([result(tmp_path)], tmp_path / f"{name}.png")
+        write_page([result(tmp_path)], tmp_path / f"{name}.html")
 
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
@@ -125,7 +124,7 @@ def test_the_picture_is_a_png_and_the_same_result_gives_the_same_bytes(tmp_path:
     ],
 )
 def test_whatever_a_run_was_like_it_is_drawn(tmp_path: Path, series: list[dict[str, Any]]) -> None:
-    write_png(result(tmp_path, series=series, live_wait_p95_s=None), tmp_path / "page.png")
+    write_png([result(tmp_path, series=series, live_wait_p95_s=None)], tmp_path / "page.png")
 
     assert (tmp_path / "page.png").stat().st_size > 10_000
 
@@ -163,11 +162,11 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
 
 def policies(tmp_path: Path) -> Path:
     """Two that learn a rate, and one that has no ticks."""
-    found = [
+    learning = [
         FIGURES | {"policy": name, "series": [tick(number, learned_per_s=rate) for number in range(10)]}
         for name, rate in (("paced", 0.75), ("halving", 0.4))
     ]
-    return written(tmp_path, {"policies": [*found, FIGURES | {"policy": "enqueue-all", "series": []}]})
+    return written(tmp_path, {"policies": [*learning, FIGURES | {"policy": "enqueue-all", "series": []}]})
 
 
 def test_policies_on_one_seed_are_drawn_in_one_picture_and_one_page(tmp_path: Path) -> None:
@@ -182,7 +181,7 @@ def test_policies_on_one_seed_are_drawn_in_one_picture_and_one_page(tmp_path: Pa
 
 
 def test_the_rates_that_policies_learned_are_lines_of_one_chart(tmp_path: Path) -> None:
-    rates = draw(read_results(policies(tmp_path))).axes[0]
+    rates = draw_all(read_results(policies(tmp_path))).axes[0]
     lines = {line.get_label(): set(line.get_ydata()) for line in rates.get_lines()}  # type: ignore[arg-type]
 
     assert lines == {"true limit": {0.8}, "paced": {0.75}, "halving": {0.4}}

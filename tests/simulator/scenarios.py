@@ -221,8 +221,8 @@ def late_submitters() -> set[str]:
         sluice.ended(tick, sluice.producer(jobs(6, name="meanwhile")))
         broken += sluice.broken
     return failed(
-        max_inflight_holds=not any("in flight" in each for each in broken),
-        no_run_over_its_budget=not any("of a budget" in each for each in broken),
+        max_inflight_holds=not any("in flight" in sentence for sentence in broken),
+        no_run_over_its_budget=not any("of a budget" in sentence for sentence in broken),
     )
 
 

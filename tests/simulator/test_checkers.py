@@ -236,7 +236,9 @@ BREAKS: Final[list[tuple[str, Callable[[SimSluice, Suite], None]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("invariant", "breaks"), BREAKS, ids=[f"{each}-{how.__name__}" for each, how in BREAKS])
+@pytest.mark.parametrize(
+    ("invariant", "breaks"), BREAKS, ids=[f"{invariant}-{how.__name__}" for invariant, how in BREAKS]
+)
 def test_a_checker_breaks_at_what_breaks_its_invariant(
     invariant: str, breaks: Callable[[SimSluice, Suite], None]
 ) -> None:

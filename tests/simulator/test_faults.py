@@ -116,11 +116,11 @@ def test_recursive_loop_detection_stops_a_long_chain_unless_it_is_allowed() -> N
 def test_workers_have_clocks_of_their_own() -> None:
     world = World(1)
     world.skew_ms = lambda name: 500 if name == "fast" else 0
-    seen: dict[str, int] = {}
+    clocks: dict[str, int] = {}
     for name in ("fast", "right"):
-        world.spawn(name, lambda name=name: seen.setdefault(name, VirtualClock(world).now_ms()))  # type: ignore[misc]
+        world.spawn(name, lambda name=name: clocks.setdefault(name, VirtualClock(world).now_ms()))  # type: ignore[misc]
     world.run()
-    assert seen == {"fast": START_MS + 500, "right": START_MS}
+    assert clocks == {"fast": START_MS + 500, "right": START_MS}
 
 
 # -- the mixture
@@ -132,18 +132,18 @@ def test_a_mixture_is_a_function_of_its_seed() -> None:
 
 
 def test_every_kind_of_fault_comes_up_in_some_seed_and_none_after_the_end() -> None:
-    seen: Counter[object] = Counter()
+    faults: Counter[object] = Counter()
     for seed in range(60):
         mix = Mix(seed)
         for number in range(300):
             for when in When:
                 fault = mix(Call(number, 0, "worker", "ledger.move", number), when)
-                seen[(type(fault), when) if isinstance(fault, Fail) else type(fault)] += 1
-            seen[mix._entry_fault(None)] += 1  # type: ignore[arg-type]
+                faults[(type(fault), when) if isinstance(fault, Fail) else type(fault)] += 1
+            faults[mix._entry_fault(None)] += 1  # type: ignore[arg-type]
         mix.active = False
         assert mix(Call(1, 0, "worker", "ledger.move", 1), When.BEFORE) is None
     wanted = {Die, Stall, Repeat, (Fail, When.BEFORE), (Fail, When.AFTER), *EntryFault}
-    assert wanted <= set(seen)
+    assert wanted <= set(faults)
 
 
 def test_every_chance_is_drawn() -> None:

@@ -34,7 +34,7 @@ def said(name: str, on: Result, off: Result) -> tuple[float, float, float, float
     """Printed with `-s`: the numbers of docs/simulation.md."""
     figures = on.figures.live_wait_p95_s, off.figures.live_wait_p95_s, on.figures.utilisation, off.figures.utilisation
     assert None not in figures
-    wait_s, wait_off_s, used, used_off = (float(each or 0) for each in figures)
+    wait_s, wait_off_s, used, used_off = (float(figure or 0) for figure in figures)
     print(f"{name}: live_wait_p95_s {wait_s:.1f}, off {wait_off_s:.1f}; utilisation {used:.4f}, off {used_off:.4f}")
     return wait_s, wait_off_s, used, used_off
 
@@ -53,9 +53,9 @@ def test_live_work_starts_at_once_and_the_limit_is_used_as_without(
     on = run_policy(scenario_file.load(name), 7)
     without_allowance(monkeypatch)
     off = run_policy(scenario_file.load(name), 7)
-    found_s, off_s, used, used_off = said(name, on, off)
+    on_s, off_s, used, used_off = said(name, on, off)
     assert (on.passed, on.failed) == (True, [])
-    assert found_s <= wait_s < off_s
+    assert on_s <= wait_s < off_s
     assert used >= used_off - WITHIN
 
 

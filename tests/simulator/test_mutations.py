@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from shared.domain import lifecycle, messages, work_index
 from shared.domain.control import Carry, Taken, TickClose
-from shared.domain.job import State
+from shared.domain.job import Lane, State
 from shared.domain.lifecycle import IndexFence, Move
+from shared.domain.messages import BatchAnswer, Outgoing
 from shared.memory import ledger
 from shared.memory.ledger import MemoryAllowances, MemoryLedger, MemoryRuns
+from shared.memory.queue import MemoryQueue
 from shared.pacer import claim, decide, snapshot, tick
+from shared.ports import Ports
 from shared.steps import sending
 from shared.worker import message
 from shared.worker.context import Invocation, Lease
@@ -37,38 +40,51 @@ def no_epoch_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_the_queue(patch: pytest.MonkeyPatch) -> None:
-    original = sending._send_batch
+    """Whatever was handed over counts as confirmed."""
+    original = MemoryQueue.send_batch
 
-    def send(*arguments: Any) -> list[Any]:
-        original(*arguments)
-        return []
+    def send_batch(self: Any, job_class: str, lane: Lane, batch: Sequence[Outgoing]) -> BatchAnswer:
+        return replace(original(self, job_class, lane, batch), successful=frozenset(range(len(batch))))
 
-    patch.setattr(sending, "_send_batch", send)
+    patch.setattr(MemoryQueue, "send_batch", send_batch)
 
 
 def send_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sending, "_TRIES", 1)
 
 
+class MessageFirst:
+    """The ledger of a pacer that sends the message of a claim before it makes the claim."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._ports.ledger, method)
+
+    def move(self, move: Move) -> Any:
+        row = self._ports.ledger.read_job(move.job_id)
+        assert row is not None
+        sending.send_jobs(self._ports, [replace(row, epoch=row.epoch + 1, copy=0, lane=move.changes["lane"])])
+        return self._ports.ledger.move(move)
+
+
 def message_first(patch: pytest.MonkeyPatch) -> None:
-    original = claim._Claimer._claim
+    original = claim.claim_and_send
 
-    def claim_late(self: Any, nominee: Any) -> Any:
-        row = self.ports.ledger.read_job(nominee.job_id)
-        sending.send_jobs(self.ports, [replace(row, epoch=row.epoch + 1, copy=0, lane=self.lane)])
-        return original(self, nominee)
+    def claim_and_send(ports: Any, *arguments: Any, **named: Any) -> Any:
+        return original(replace(ports, ledger=MessageFirst(ports)), *arguments, **named)
 
-    patch.setattr(claim._Claimer, "_claim", claim_late)
+    patch.setattr(tick, "claim_and_send", claim_and_send)
 
 
 def forget_the_carry(patch: pytest.MonkeyPatch) -> None:
-    original = decide.decide
+    original = MemoryLedger.plan_run
 
-    def decide_without_carry(*given: Any, **options: Any) -> Any:
-        decision = original(*given, **options)
-        return replace(decision, plan=replace(decision.plan, carry=Carry()))
+    def plan_run(self: Any, key: Any, *, owner: str, plan: Any) -> bool:
+        return original(self, key, owner=owner, plan=replace(plan, carry=Carry()))
 
-    patch.setattr(tick, "decide", decide_without_carry)
+    patch.setattr(MemoryLedger, "plan_run", plan_run)
 
 
 def lend_nothing(patch: pytest.MonkeyPatch) -> None:

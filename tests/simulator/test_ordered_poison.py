@@ -69,13 +69,13 @@ def poison_places(drive: Drive, match: int) -> list[int]:
 
 def first_starts(drive: Drive) -> dict[int, list[ChunkStart]]:
     """Match -> the first start of each of its jobs, replacements included, as they came."""
-    seen: set[str] = set()
-    found: defaultdict[int, list[ChunkStart]] = defaultdict(list)
+    begun: set[str] = set()
+    starts: defaultdict[int, list[ChunkStart]] = defaultdict(list)
     for start in drive.sluice.kinds["work"].starts:
-        if start.job_id not in seen:
-            seen.add(start.job_id)
-            found[int(start.job_id.split("-")[2]) // JOBS].append(start)
-    return found
+        if start.job_id not in begun:
+            begun.add(start.job_id)
+            starts[int(start.job_id.split("-")[2]) // JOBS].append(start)
+    return starts
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -83,8 +83,8 @@ def test_first_chunks_start_in_the_order_of_submission_and_a_replacement_in_the_
     drive = driven(seed)
     for match, starts in first_starts(drive).items():
         expected = []
-        for each in (job_id(match, place) for place in range(JOBS)):
-            expected += [each, f"{each}-b"] if f"{each}-b" in drive.sluice.rows else [each]
+        for earlier in (job_id(match, place) for place in range(JOBS)):
+            expected += [earlier, f"{earlier}-b"] if f"{earlier}-b" in drive.sluice.rows else [earlier]
         assert [start.job_id for start in starts] == expected, f"match {match} of seed {seed}"
     assert len(first_starts(drive)) == MATCHES
 
@@ -98,9 +98,9 @@ def test_until_the_operators_word_a_dead_job_holds_what_is_behind_it_and_nothing
     for match in range(MATCHES):
         for place in range(JOBS):
             dead_before = any(poison < place for poison in poison_places(drive, match))
-            each = job_id(match, place)
-            assert (each in begun) is not dead_before, f"{each} of seed {seed}"
-            assert place in poison_places(drive, match) or (done_ms[each] < WORD_MS) is not dead_before
+            name = job_id(match, place)
+            assert (name in begun) is not dead_before, f"{name} of seed {seed}"
+            assert place in poison_places(drive, match) or (done_ms[name] < WORD_MS) is not dead_before
             held += dead_before
     assert drive.rounds.met is not None
     assert (drive.rounds.met.held, drive.rounds.met.free) == (held, 0)
@@ -112,8 +112,8 @@ def test_after_the_word_everything_ends_as_it_was_decided(seed: int) -> None:
     drive = driven(seed)
     rows, given, result = drive.sluice.rows, drive.rounds.given, drive.finish()
     last = {Remedy.SKIP: State.SKIPPED, Remedy.MEND: State.DONE, Remedy.REPLACE: State.REPLACED}
-    expected = {each: last[words[-1]] for each, words in given.items()}
-    assert {each: job.state for each, job in rows.items()} == dict.fromkeys(rows, State.DONE) | expected
+    expected = {name: last[words[-1]] for name, words in given.items()}
+    assert {name: job.state for name, job in rows.items()} == dict.fromkeys(rows, State.DONE) | expected
     assert set(given) == {job_id(match, place) for match in range(MATCHES) for place in poison_places(drive, match)}
     assert (result.violations, result.figures.redone_chunks) == ({}, 0)
     assert drive.sluice.report().crashes >= 10
@@ -121,9 +121,9 @@ def test_after_the_word_everything_ends_as_it_was_decided(seed: int) -> None:
 
 def test_every_word_is_given_and_a_job_that_dies_again_is_given_up() -> None:
     words = [words for seed in SEEDS for words in driven(seed).rounds.given.values()]
-    assert {each[0] for each in words} == set(Remedy)
-    assert all(each[1:] == [Remedy.SKIP] for each in words if each[0] is Remedy.RETRY)
-    assert all(len(each) == 1 for each in words if each[0] is not Remedy.RETRY)
+    assert {given[0] for given in words} == set(Remedy)
+    assert all(given[1:] == [Remedy.SKIP] for given in words if given[0] is Remedy.RETRY)
+    assert all(len(given) == 1 for given in words if given[0] is not Remedy.RETRY)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -134,11 +134,11 @@ def test_a_poison_job_burns_exactly_its_attempts_with_growing_delays_and_so_does
         if step.name in ("fail", "die", "retry"):
             moves[step.after.job_id].append(step)
     life = ["fail", "fail", "fail", "die"]
-    for each, words in drive.rounds.given.items():
+    for name, words in drive.rounds.given.items():
         again = {Remedy.RETRY: ["retry", *life], Remedy.MEND: ["retry"]}.get(words[0], [])
-        assert [step.name for step in moves[each]] == life + again
-        assert [step.after.attempts for step in moves[each]][:4] == [1, 2, 3, 4]
-        waits_ms = [step.after.eligible_ms - step.at_ms for step in moves[each] if step.name == "fail"]
+        assert [step.name for step in moves[name]] == life + again
+        assert [step.after.attempts for step in moves[name]][:4] == [1, 2, 3, 4]
+        waits_ms = [step.after.eligible_ms - step.at_ms for step in moves[name] if step.name == "fail"]
         assert all(before < after for before, after in pairwise(waits_ms[:3]))
         assert all(before < after for before, after in pairwise(waits_ms[3:]))
     assert set(moves) == set(drive.rounds.given), "nobody else failed"

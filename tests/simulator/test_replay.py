@@ -120,12 +120,12 @@ def test_the_command_prints_the_stable_keys_and_writes_a_result_that_report_draw
     options = ("--tokens", "in,out", "--match", "game", "--kills", "--seed", 3, "--token-prices", "0.15,0.6")
     answer = command(day, "--time", "at", "--limit", 4, *options, "--json", "--out", out)
 
-    found = json.loads(answer.stdout)
+    printed = json.loads(answer.stdout)
     assert answer.exit_code == 0
-    assert set(STABLE) <= set(found)
-    assert (found["jobs"], found["done"], found["seed"], found["policy"]) == (60, 60, 3, "paced")
-    assert found["cost"]["per_job_usd"] == pytest.approx(found["cost_per_job_usd"], rel=1e-3)
-    assert found["recording"]["rows"] == 60
+    assert set(STABLE) <= set(printed)
+    assert (printed["jobs"], printed["done"], printed["seed"], printed["policy"]) == (60, 60, 3, "paced")
+    assert printed["cost"]["per_job_usd"] == pytest.approx(printed["cost_per_job_usd"], rel=1e-3)
+    assert printed["recording"]["rows"] == 60
     assert json.loads(out.read_text())["series"]
 
 

@@ -75,7 +75,7 @@ def test_the_eleven_are_there() -> None:
 def test_a_shipped_scenario_is_valid_and_expects_only_figures_that_there_are(name: str) -> None:
     scenario = scenario_file.load(name)
     assert scenario.settings.classes["work"].declared_service_s > 0
-    assert {each.figure for each in scenario.expect} <= {*STABLE, *OF_SOME}
+    assert {expectation.figure for expectation in scenario.expect} <= {*STABLE, *OF_SOME}
 
 
 @cache
@@ -85,9 +85,9 @@ def result(name: str, seed: int = 7) -> Result:
 
 @pytest.mark.parametrize("name", ["tiny-rate", "poison-match"])
 def test_a_small_scenario_holds_what_it_expects(name: str) -> None:
-    found = result(name)
-    assert found.passed, (found.said, found.failed)
-    assert found.json(series=True).keys() >= {*STABLE, "series", "violations", "failed"}
+    outcome = result(name)
+    assert outcome.passed, (outcome.said, outcome.failed)
+    assert outcome.json(series=True).keys() >= {*STABLE, "series", "violations", "failed"}
 
 
 PROMISED = ("lost", "duplicate_effects", "redone_chunks", "over_budget_ticks", "order_violations")
@@ -103,10 +103,10 @@ PROMISED = ("lost", "duplicate_effects", "redone_chunks", "over_budget_ticks", "
     ],
 )
 def test_a_whole_scenario_keeps_what_is_promised_of_it(name: str, utilisation: float) -> None:
-    found = run_policy(scenario_file.load(name), 7)
-    figures = found.figures
-    assert found.passed, (found.said, found.failed)
-    assert [getattr(figures, each) for each in PROMISED] == [0] * len(PROMISED)
+    outcome = run_policy(scenario_file.load(name), 7)
+    figures = outcome.figures
+    assert outcome.passed, (outcome.said, outcome.failed)
+    assert [getattr(figures, figure) for figure in PROMISED] == [0] * len(PROMISED)
     assert (figures.attempts_burned_by_refusals, figures.refusals_per_1000 <= 5) == (0, True)
     assert figures.utilisation is not None
     assert figures.utilisation >= utilisation
@@ -124,11 +124,11 @@ def test_a_known_limit_is_used_and_hardly_ever_refused_in_a_quarter_of_an_hour(n
     """All of it, and 20 seeds: `simulate --scenario known-sliding-window --seeds 20`."""
     scenario = scenario_file.load(name)
     backlog, live = scenario.sources
-    found = run_policy(scenario.with_(sources=(replace(backlog, count=3200), live), expect=()), 3)
-    assert (found.violations, found.figures.unfinished) == ({}, 0)
-    assert found.figures.refusals_per_1000 <= 4  # the few that it learns by all come at its beginning
-    assert found.figures.utilisation is not None
-    assert found.figures.utilisation >= 0.9  # of 15 minutes the first tick and the last rows are waited for
+    outcome = run_policy(scenario.with_(sources=(replace(backlog, count=3200), live), expect=()), 3)
+    assert (outcome.violations, outcome.figures.unfinished) == ({}, 0)
+    assert outcome.figures.refusals_per_1000 <= 4  # the few that it learns by all come at its beginning
+    assert outcome.figures.utilisation is not None
+    assert outcome.figures.utilisation >= 0.9  # of 15 minutes the first tick and the last rows are waited for
 
 
 def small_outage() -> Scenario:
@@ -142,10 +142,10 @@ def small_outage() -> Scenario:
 
 @pytest.mark.slow
 def test_a_tenth_of_the_outage_breaks_nothing_and_wastes_nothing() -> None:
-    found = run_policy(small_outage(), 7)
-    assert (found.violations, found.figures.refusals, found.figures.unfinished) == ({}, 0, 0)
-    assert found.figures.utilisation is not None
-    assert found.figures.utilisation >= 0.8  # six minutes, of which the first tick's wait is a tenth
+    outcome = run_policy(small_outage(), 7)
+    assert (outcome.violations, outcome.figures.refusals, outcome.figures.unfinished) == ({}, 0, 0)
+    assert outcome.figures.utilisation is not None
+    assert outcome.figures.utilisation >= 0.8  # six minutes, of which the first tick's wait is a tenth
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not() -> None:

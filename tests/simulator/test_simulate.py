@@ -53,11 +53,11 @@ def test_the_worst_of_the_seeds_stands_beside_each_expectation_policy_by_policy(
     assert ran.exit_code == 0
     first, headings, row = ran.stdout.splitlines()
     assert first.startswith("small: 2 seeds, 0 failed; ")
-    assert headings.split() == ["expected", *(part for each in POLICIES for part in (each, "seed", "median"))]
+    assert headings.split() == ["expected", *(part for policy in POLICIES for part in (policy, "seed", "median"))]
     assert row.split()[:5] == ["drain_s", "<=", "999", f"{worst[0]:.4g}", str(worst[1])]
-    found = json.loads(command("--scenario", path, "--seeds", 2, "--json").stdout)
-    assert (found["seeds"], found["failed"]) == (2, [])
-    assert found["policies"]["paced"]["drain_s"].keys() == {"worst", "seed", "median"}
+    summary = json.loads(command("--scenario", path, "--seeds", 2, "--json").stdout)
+    assert (summary["seeds"], summary["failed"]) == (2, [])
+    assert summary["policies"]["paced"]["drain_s"].keys() == {"worst", "seed", "median"}
 
 
 def test_another_policy_may_miss_what_is_expected_of_ours(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ EXPECTED = Expectation(figure="ticks_to_90_percent", compare="<=", number=7)
 def test_the_worst_is_what_is_farthest_on_the_wrong_side(
     values: dict[int, float | None], worst: float | None, seed: int, middle: float | None
 ) -> None:
-    (spread,) = spreads((EXPECTED,), {each: {EXPECTED.figure: value} for each, value in values.items()})
+    (spread,) = spreads((EXPECTED,), {seed: {EXPECTED.figure: value} for seed, value in values.items()})
     assert (spread.worst, spread.seed, spread.median) == (worst, seed, middle)
 
 

@@ -230,16 +230,16 @@ def mapped(entry: Callable[[list[str]], list[str]], *, slots: int = 2, batch: in
     ],
 )
 def test_what_an_invocation_names_comes_back_after_the_visibility(failed: list[str], again: list[list[str]]) -> None:
-    seen: list[tuple[int, list[str]]] = []
+    invoked: list[tuple[int, list[str]]] = []
 
     def entry(jobs: list[str]) -> list[str]:
-        seen.append((world.now_ms, jobs))
-        return failed if len(seen) == 1 else []
+        invoked.append((world.now_ms, jobs))
+        return failed if len(invoked) == 1 else []
 
     world, queue = mapped(entry)
     world.run()
-    assert [jobs for _, jobs in seen] == [["j0", "j2", "j1", "j3"], *again]
-    assert [at_ms - seen[0][0] for at_ms, _ in seen[1:]] == [130_020] * len(again)
+    assert [jobs for _, jobs in invoked] == [["j0", "j2", "j1", "j3"], *again]
+    assert [at_ms - invoked[0][0] for at_ms, _ in invoked[1:]] == [130_020] * len(again)
     assert len(queue.lane("replay", Lane.LIVE)) == 0
 
 
@@ -268,15 +268,15 @@ def test_a_mapping_runs_no_more_invocations_than_slots_and_free_groups(slots: in
 
 def test_a_schedule_names_the_scheduled_minute_however_late_double_or_missing_it_fires() -> None:
     world = World(3)
-    seen: list[tuple[int, int]] = []
+    fired: list[tuple[int, int]] = []
     faults = ScheduleFaults(late_ms=(0, 30_000), double=0.3, miss=0.3)
-    note: TickEntry = lambda scheduled_ms, _nonce, _end_ms: seen.append((scheduled_ms, world.now_ms))  # noqa: E731
+    note: TickEntry = lambda scheduled_ms, _nonce, _end_ms: fired.append((scheduled_ms, world.now_ms))  # noqa: E731
     schedule = Schedule(world, "replay", note, interval_ms=60_000, timeout_ms=50_000, faults=faults)
     schedule.start()
     world.run(START_MS + 100 * 60_000)
-    minutes = [(scheduled_ms - START_MS) / 60_000 for scheduled_ms, _ in seen]
+    minutes = [(scheduled_ms - START_MS) / 60_000 for scheduled_ms, _ in fired]
     assert all(minute == int(minute) and minute >= 1 for minute in minutes)
-    assert all(0 <= at_ms - scheduled_ms <= 30_000 for scheduled_ms, at_ms in seen)
+    assert all(0 <= at_ms - scheduled_ms <= 30_000 for scheduled_ms, at_ms in fired)
     assert 50 < len(set(minutes)) < 90
     assert len(minutes) > len(set(minutes))
 

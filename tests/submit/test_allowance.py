@@ -266,13 +266,13 @@ def test_a_producer_that_is_killed_at_any_call_loses_and_doubles_nothing(ordered
 def test_the_head_of_an_empty_line_is_admitted_and_its_successor_follows_it() -> None:
     sluice = measured(changes={"ordered": True})
     sluice.produce(jobs(3, matches=1, name="next", chunk_ms=200))
-    found = {job_id: row for job_id, row in sluice.rows.items() if job_id.startswith("next")}
-    assert [row.state for row in found.values()] == [State.QUEUED, State.BEHIND, State.BEHIND]
+    in_match = {job_id: row for job_id, row in sluice.rows.items() if job_id.startswith("next")}
+    assert [row.state for row in in_match.values()] == [State.QUEUED, State.BEHIND, State.BEHIND]
     assert left(sluice) == 7
     sluice.until(75)
-    assert [sluice.rows[job_id].state for job_id in found] == [State.DONE] * 3
+    assert [sluice.rows[job_id].state for job_id in in_match] == [State.DONE] * 3
     starts = [start.job_id for start in sluice.kinds[CLASS].starts[4:]]
-    assert starts == list(found), "in order, handed over"
+    assert starts == list(in_match), "in order, handed over"
 
 
 def test_a_job_behind_a_dead_one_stands_behind_it_whatever_is_left() -> None:
@@ -291,5 +291,5 @@ def test_a_job_behind_a_dead_one_stands_behind_it_whatever_is_left() -> None:
 def test_under_all_faults_at_once_the_allowance_is_spent_and_nothing_breaks(seed: int) -> None:
     drive = Drive(scenario_file.load("live-faults"), seed)
     drive.run()
-    assert [str(each) for each in drive.suite.findings.first] == []
+    assert [str(finding) for finding in drive.suite.findings.first] == []
     assert sum(step.name == "admit" for step in drive.sluice.ledger.steps) > 20

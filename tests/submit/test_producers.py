@@ -25,20 +25,20 @@ def event(*, event_id: str = "e1", time: str = "2026-11-30T12:00:00Z", **detail:
     return envelope | {"time": time, "region": "eu-central-1", "resources": [], "detail": detail}
 
 
-def jobs(found: dict[str, Any], **classes: str) -> list[NewJob]:
+def jobs(happened: dict[str, Any], **classes: str) -> list[NewJob]:
     producer = MatchEndedSettings(**({"replay_class": "summary", "screenshot_class": "thumbs"} | classes))
-    return list(jobs_of_match(match_ended(found), producer))
+    return list(jobs_of_match(match_ended(happened), producer))
 
 
 def test_a_match_leaves_a_job_per_replay_and_one_for_its_screenshots_due_when_it_ended() -> None:
-    found = jobs(event())
-    assert [(job.job_class, json.loads(job.payload)) for job in found] == [
+    left = jobs(event())
+    assert [(job.job_class, json.loads(job.payload)) for job in left] == [
         ("summary", {"replay_key": "replays/1"}),
         ("summary", {"replay_key": "replays/2"}),
         ("thumbs", {"screenshots": ["s/1", "s/2"]}),
     ]
-    assert {(job.match_id, job.due_ms) for job in found} == {(MATCH, ENDED_MS)}
-    assert [job.job_id.rpartition("/")[0] for job in found] == [f"{MATCH}/replay"] * 2 + [f"{MATCH}/screenshots"]
+    assert {(job.match_id, job.due_ms) for job in left} == {(MATCH, ENDED_MS)}
+    assert [job.job_id.rpartition("/")[0] for job in left] == [f"{MATCH}/replay"] * 2 + [f"{MATCH}/screenshots"]
 
 
 def test_what_has_no_class_leaves_no_job() -> None:
@@ -56,8 +56,8 @@ def test_what_has_no_class_leaves_no_job() -> None:
     ],
 )
 def test_a_match_that_is_told_again_names_the_same_jobs_with_the_same_contents(again: dict[str, Any]) -> None:
-    def contents(found: list[NewJob]) -> set[tuple[str, str, str, str]]:
-        return {(job.job_id, job.job_class, job.match_id, job.payload) for job in found}
+    def contents(left: list[NewJob]) -> set[tuple[str, str, str, str]]:
+        return {(job.job_id, job.job_class, job.match_id, job.payload) for job in left}
 
     assert contents(jobs(again)) == contents(jobs(event()))
 
@@ -119,7 +119,7 @@ def test_a_report_is_named_by_its_guild_and_the_week_before_the_schedule() -> No
     assert next_week.job_id == "guild-report/2027-W01/Löwen"
 
 
-def test_a_sweep_is_named_by_its_day_and_all_sweeps_are_one_line() -> None:
+def test_a_sweep_is_named_by_its_day_and_all_sweeps_are_one_match() -> None:
     days = [sweep_job(job_class="sweep", scheduled_ms=ENDED_MS + hours * 3_600_000) for hours in (0, 11, 12)]
     assert [job.job_id for job in days] == ["session-sweep/2026-11-30"] * 2 + ["session-sweep/2026-12-01"]
     assert {job.match_id for job in days} == {"session-sweep"}

@@ -37,17 +37,17 @@ def world(*faults: FaultHook, given: Settings = SETTINGS, **options: Any) -> Sim
     return sluice
 
 
-def intake(sluice: SimSluice, found: object, *, nonce: str) -> SubmitReport:
-    jobs = jobs_of_match(match_ended(found), MATCHES)
+def intake(sluice: SimSluice, happened: object, *, nonce: str) -> SubmitReport:
+    jobs = jobs_of_match(match_ended(happened), MATCHES)
     return produce(sluice.ports, sluice.settings, jobs, producer="match_ended", nonce=nonce)
 
 
-def told(sluice: SimSluice, found: object, *, times: int = 1) -> None:
+def told(sluice: SimSluice, happened: object, *, times: int = 1) -> None:
     """As the bus and Lambda do it: at least `times`, and again where an invocation failed or died."""
     done = 0
     for number in range(times + 3):
         try:
-            run = sluice.command("intake", partial(intake, sluice, found, nonce=f"n{number}"))
+            run = sluice.command("intake", partial(intake, sluice, happened, nonce=f"n{number}"))
         except Retryable:
             continue
         done += run.value is not None
@@ -123,7 +123,7 @@ def test_the_jobs_are_due_when_the_match_ended_and_not_when_the_event_came() -> 
 
 
 def test_the_jobs_of_an_ordered_class_stand_in_the_order_of_the_event() -> None:
-    classes = {name: replace(each, ordered=name == "replay_summary") for name, each in SETTINGS.classes.items()}
+    classes = {name: replace(settings, ordered=name == "replay_summary") for name, settings in SETTINGS.classes.items()}
     sluice = world(given=replace(SETTINGS, classes=classes))
     told(sluice, a_match(screenshots=[]), times=2)
     rows = sorted(sluice.rows.values(), key=lambda row: row.seq)
@@ -208,7 +208,7 @@ def watch(sluice: SimSluice, puts: Counter[str]) -> None:
 
 
 def test_a_message_that_comes_again_after_an_hour_finds_the_report_done() -> None:
-    """The very messages, when SQS has forgotten that it had them: each is found stale, and nothing moves."""
+    """The very messages, when SQS has forgotten that it had them: each is happened stale, and nothing moves."""
     sluice = world()
     sent: list[tuple[str, Lane, Sequence[Outgoing]]] = []
     send = sluice.queue.send_batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 
 from ops.simulator.sluice_world import SimSluice
 from shared.domain.job import NewJob
-from shared.domain.json_text import MAX_DEPTH, json_fault
-from shared.domain.messages import Message, group_id
 from shared.domain.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
 from shared.submit.submission import WAVE_BYTES, WAVE_ROWS, Refusal, submit_jobs, waves
@@ -97,7 +94,7 @@ def test_producers_get_a_report_and_no_exception() -> None:
 
 def test_waves_are_cut_by_rows_by_bytes_and_before_a_repeated_id() -> None:
     def sizes(new: list[NewJob]) -> list[int]:
-        rows = [(place, new_row(each, SETTINGS, now_ms=1)) for place, each in enumerate(new)]
+        rows = [(place, new_row(one, SETTINGS, now_ms=1)) for place, one in enumerate(new)]
         return [len(wave) for wave in waves(rows)]
 
     mebibyte = f'"{"x" * 1_048_574}"'
@@ -113,37 +110,6 @@ def test_an_ordered_match_keeps_the_order_of_its_submission() -> None:
 
     assert (report.created, report.refused) == (30, [])
     assert [sluice.rows[f"j{n}"].seq for n in range(0, 30, 3)] == list(range(1, 11))
-
-
-# -- JSON
-
-
-@pytest.mark.parametrize(
-    "text", ["1", "null", '"x"', "[]", '{"a": {"b": [1.5, true]}}', "[" * 100 + "]" * 100, "1e308"]
-)
-def test_strict_json_is_json(text: str) -> None:
-    assert json_fault(text) is None
-
-
-@pytest.mark.parametrize("text", ["", "{", "nan", "'x'", "[1,]", "\ufeff1", "1 2", "[" * (MAX_DEPTH + 1), "\0"])
-def test_other_text_is_not(text: str) -> None:
-    assert json_fault(text) is not None
-
-
-@given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
-def test_no_text_makes_the_json_check_raise_and_what_passes_is_readable(text: str) -> None:
-    if json_fault(text) is None:
-        json.loads(text)
-
-
-# -- identifiers on their way through SQS
-
-
-@given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
-def test_distinct_matches_have_distinct_groups_and_distinct_jobs_distinct_messages(one: str, other: str) -> None:
-    assert (group_id(one) == group_id(other)) == (one == other)
-    messages = [Message(job_id=each, job_class="c", cursor="", epoch=1, copy=0) for each in (one, other)]
-    assert (messages[0].dedup_id == messages[1].dedup_id) == (one == other)
 
 
 ANY_TEXT = st.characters(exclude_categories=())  # lone surrogates too

@@ -19,10 +19,10 @@ ODD = ("Köln vs. 1. FC – Halbfinale", "Ko\u0308ln", "a b", "x" * 300, "j:1")
 
 def keys(*faults: Any) -> list[tuple[str, str, str]]:
     """(job, cursor, key) of every attempt at the three chunks of every job."""
-    seen: list[tuple[str, str, str]] = []
+    attempts: list[tuple[str, str, str]] = []
 
     def chunk(job: Job, cursor: str, context: ChunkContext) -> Chunk:
-        seen.append((job.job_id, cursor, context.idempotency_key))
+        attempts.append((job.job_id, cursor, context.idempotency_key))
         context.put_blob_once(f"made/{context.idempotency_key}", b"x", content_type="text/plain")
         number = int(cursor or 0) + 1
         return Chunk(next_cursor=str(number) if number < 3 else None)
@@ -32,20 +32,20 @@ def keys(*faults: Any) -> list[tuple[str, str, str]]:
     bench.submit(new)
     assert bench.drain(max_ms=2 * HOUR_MS)
     assert len(bench.blobs.objects) == 3 * len(ODD)
-    return seen
+    return attempts
 
 
 def test_every_chunk_of_every_job_has_a_key_of_its_own_that_a_header_and_a_name_can_carry() -> None:
-    seen = keys()
-    assert len({key for _, _, key in seen}) == len(seen) == 3 * len(ODD)
-    assert all(len(key) <= 128 and key.isascii() and key.isprintable() and " " not in key for _, _, key in seen)
+    attempts = keys()
+    assert len({key for _, _, key in attempts}) == len(attempts) == 3 * len(ODD)
+    assert all(len(key) <= 128 and key.isascii() and key.isprintable() and " " not in key for _, _, key in attempts)
 
 
 @pytest.mark.parametrize("nth", [1, 4, 9])
 def test_an_attempt_after_a_crash_has_the_key_of_the_one_before(nth: int) -> None:
-    seen = keys(CrashOn("blobs.put_once", nth, When.AFTER))
-    assert len(seen) > 3 * len(ODD)
-    assert len(set(seen)) == 3 * len(ODD)
+    attempts = keys(CrashOn("blobs.put_once", nth, When.AFTER))
+    assert len(attempts) > 3 * len(ODD)
+    assert len(set(attempts)) == 3 * len(ODD)
 
 
 # -- what is known of the class is read before the groups begin: none of them may meet a default

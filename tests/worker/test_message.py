@@ -291,10 +291,10 @@ def test_calls_of_a_repeated_chunk_carry_the_same_idempotency_key() -> None:
 
 class Counted:
     def __init__(self) -> None:
-        self.found: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
 
     def add(self, name: str, count: int = 1) -> None:
-        self.found[name] += count
+        self.counters[name] += count
 
 
 def attempt(tally: Counted, *, again: bool) -> Attempt:
@@ -312,7 +312,7 @@ def test_a_committed_chunk_is_no_waste_whatever_ends_the_message_after_it(again:
     one = attempt(tally, again=again)
     one.committed(Output(cursor="", body="{}"), last=False)
     one.wasted()  # no permit for the next chunk, a lost race, a ledger that does not answer
-    assert +tally.found == +Counter({stats.OUTPUTS: 1, stats.WASTED_CALLS: wasted})
+    assert +tally.counters == +Counter({stats.OUTPUTS: 1, stats.WASTED_CALLS: wasted})
 
 
 def test_a_chunk_that_came_to_nothing_is_wasted_once() -> None:
@@ -321,4 +321,4 @@ def test_a_chunk_that_came_to_nothing_is_wasted_once() -> None:
     one.wasted()
     one.wasted()
     one.committed(None, last=True)
-    assert tally.found == {stats.WASTED_MS: 700, stats.WASTED_CALLS: 2}
+    assert tally.counters == {stats.WASTED_MS: 700, stats.WASTED_CALLS: 2}

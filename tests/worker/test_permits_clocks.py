@@ -59,9 +59,9 @@ def test_clocks_that_are_apart_by_d_start_in_a_window_what_is_allowed_in_one_lon
     items, true_us, starts = Items(), 0, list[int]()
     for wait_us, ahead_then, ahead_later, calls, turn in asks:
         true_us += wait_us
-        found = items.reserve(parts, turn=turn, now_us=true_us + int(apart_us * ahead_then), calls=calls)
-        assert found is not None
-        starts += (slot_us - int(apart_us * ahead_later) for slot_us in found[1])
+        reserved = items.reserve(parts, turn=turn, now_us=true_us + int(apart_us * ahead_then), calls=calls)
+        assert reserved is not None
+        starts += (slot_us - int(apart_us * ahead_later) for slot_us in reserved[1])
     for window_us in (0, INTERVAL_US, 10 * INTERVAL_US, 100 * INTERVAL_US):
         assert most_in(starts, window_us) <= shards * ((window_us + apart_us) // parts[0].interval_us) + burst
 
@@ -153,6 +153,6 @@ def test_a_holder_that_dies_costs_the_others_its_permits_and_no_more(
 def test_of_the_slots_that_eager_callers_fill_the_dead_take_their_own(deaths: int) -> None:
     items = Items()
     granted = [items.reserve(ONE, turn=0, now_us=0, latest_us=99 * INTERVAL_US) for _ in range(100)]
-    used = [found for number, found in enumerate(granted) if found is not None and number >= deaths]
+    used = [slots for number, slots in enumerate(granted) if slots is not None and number >= deaths]
     assert len(used) == 100 - deaths
     assert items.reserve(ONE, turn=0, now_us=0, latest_us=99 * INTERVAL_US) is None

@@ -79,8 +79,8 @@ def test_any_sliding_window_over_all_items_holds_at_most_the_limit_and_the_burst
     items, now_us, starts = Items(), 0, list[int]()
     for wait_us, turn, calls, patience_us in asks:
         now_us += wait_us
-        found = items.reserve(parts, turn=turn, now_us=now_us, latest_us=now_us + patience_us, calls=calls)
-        starts += () if found is None else found[1]
+        granted = items.reserve(parts, turn=turn, now_us=now_us, latest_us=now_us + patience_us, calls=calls)
+        starts += () if granted is None else granted[1]
     for window_us in (0, 1_000, SECOND_US, 10 * SECOND_US):
         assert most_in(starts, window_us) <= limit * window_us / SECOND_US + burst
 
@@ -107,10 +107,10 @@ def granted_share(
         now_us, worker = heapq.heappop(asking)
         turns[worker] += 1
         turn = turns[worker] if turn_of is None else turn_of(worker, shards)
-        found = items.reserve(parts, turn=turn, now_us=now_us, latest_us=end_us)
-        if found is not None:
-            starts += found[1]
-            heapq.heappush(asking, (found[1][0] + int(work_us * draw.uniform(0.8, 1.2)), worker))
+        granted = items.reserve(parts, turn=turn, now_us=now_us, latest_us=end_us)
+        if granted is not None:
+            starts += granted[1]
+            heapq.heappush(asking, (granted[1][0] + int(work_us * draw.uniform(0.8, 1.2)), worker))
     return len(starts) / (limit_per_s * end_us / SECOND_US)
 
 
@@ -140,9 +140,9 @@ def test_an_item_without_room_sends_the_worker_on_and_a_few_of_them_are_enough_f
     for turn in range(4):
         assert items.reserve(parts, turn=turn, now_us=0, latest_us=0) is not None  # item 4 is free
     assert items.reserve(parts, turn=0, now_us=0, latest_us=0) is None
-    found = items.reserve(parts, turn=2, now_us=0, latest_us=0)
-    assert found is not None
-    assert found[0].shard == 4
+    granted = items.reserve(parts, turn=2, now_us=0, latest_us=0)
+    assert granted is not None
+    assert granted[0].shard == 4
     assert [part.shard for part in parts_to_ask(parts, 4)] == [4, 0, 1]
     assert len(parts_to_ask(parts_of(upstream(9.0)), 7)) == 1
     assert MOST_ASKED == 3
@@ -189,9 +189,9 @@ def test_a_window_of_two_deployments_holds_what_the_faster_and_the_burstier_of_t
     items, now_us, starts = Items(), 0, list[int]()
     for wait_us, turn, is_new in asks:
         now_us += wait_us
-        found = items.reserve(views[is_new], turn=turn, now_us=now_us)
-        assert found is not None
-        starts += found[1]
+        granted = items.reserve(views[is_new], turn=turn, now_us=now_us)
+        assert granted is not None
+        starts += granted[1]
     for window_us in (0, SECOND_US, 10 * SECOND_US):
         allowed = 0
         for shard in range(max(counts)):

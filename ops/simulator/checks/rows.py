@@ -1,8 +1,6 @@
-"""Checkers of what happens to rows: one effect (I2), no redone work (I4), order (I5), attempts (I9).
+"""Checkers of rows, and of the messages and calls that go out for them.
 
-A checker of jobs whose own code fails (I9): they burn exactly their attempts, and wait longer after each of them.
-
-Checkers of what flows: nothing lost (I3), the upstream's allowance (I7).
+One effect (I2), nothing lost (I3), no redone work (I4), order (I5), the upstream's allowance (I7), attempts (I9).
 """
 
 from __future__ import annotations
@@ -26,6 +24,26 @@ ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
 
 _OWN_FAULTS: Final = frozenset({"no_progress", "bad_chunk"})
 """Failures of a job's code that show only in what it returned."""
+
+_MAX_FACTOR: Final = 8
+"""The sweep's bound doubles per re-send up to this: the checker's own word, as are the next two."""
+
+LATE_MS: Final = 1_000
+"""How late a call may follow its permit."""
+
+_WINDOWS_MS: Final = (1_000, 10_000, 60_000)
+"""In any window of these lengths no more calls may arrive than were allowed."""
+
+_LISTS: Final = {
+    State.WAITING: ("waiting", "retry"),
+    State.QUEUED: ("inflight",),
+    State.BEHIND: ("behind",),
+    State.DEAD: ("dead",),
+    State.DONE: ("",),
+    State.SKIPPED: ("",),
+    State.REPLACED: ("",),
+}
+"""In which list of the index a row stands, "" being none, where an operator sees it."""
 
 
 def is_progress(step: Step) -> bool:
@@ -73,7 +91,7 @@ class NoRedoneWork(Checker):
     invariant = "I4"
 
     def prepare(self) -> None:
-        self._seen: dict[tuple[str, str], Job] = {}
+        self._rows: dict[tuple[str, str], Job] = {}
         self._messages: dict[tuple[str, str], int] = {}
 
     def delivered(self, invocation: str, deliveries: Sequence[Delivery]) -> None:
@@ -81,19 +99,19 @@ class NoRedoneWork(Checker):
             self._messages[invocation, delivery.message.job_id] = delivery.message.epoch
 
     def has_read(self, invocation: str, job: Job) -> None:
-        self._seen[invocation, job.job_id] = job
+        self._rows[invocation, job.job_id] = job
 
     def stepped(self, step: Step) -> None:
-        seen = (step.after.nonce, step.after.job_id)
-        if seen in self._seen:
+        attempt = (step.after.nonce, step.after.job_id)
+        if attempt in self._rows:
             if step.after.state is State.QUEUED:
-                self._seen[seen] = step.after
+                self._rows[attempt] = step.after
             else:
-                del self._seen[seen]
-                self._messages.pop(seen, None)
+                del self._rows[attempt]
+                self._messages.pop(attempt, None)
 
     def began(self, invocation: str, start: ChunkStart) -> None:
-        row = self._seen.get((invocation, start.job_id))
+        row = self._rows.get((invocation, start.job_id))
         epoch = self._messages.get((invocation, start.job_id), start.epoch)
         if row is None or row.cursor != start.cursor:
             stored = "nothing" if row is None else repr(row.cursor)
@@ -194,14 +212,6 @@ class Failing(Checker):
             self._delay_ms.pop(job.job_id, None)
 
 
-_MAX_FACTOR: Final = 8
-
-LATE_MS: Final = 1_000
-"""How late a call may follow its permit: this checker's own word, or a change of the worker's would not be noticed."""
-
-_WINDOWS_MS: Final = (1_000, 10_000, 60_000)
-
-
 class NothingLost(Checker):
     """A row in flight whose message is in no queue is healed within B (doubled per re-send, at most 8 B) and one tick.
 
@@ -288,17 +298,6 @@ class NothingLost(Checker):
             self.breaks(f"{job.job_id} is {job.state.value} and stands in the index under {listed or 'nothing'!r}")
 
 
-_LISTS: Final = {
-    State.WAITING: ("waiting", "retry"),
-    State.QUEUED: ("inflight",),
-    State.BEHIND: ("behind",),
-    State.DEAD: ("dead",),
-    State.DONE: ("",),
-    State.SKIPPED: ("",),
-    State.REPLACED: ("",),
-}
-
-
 @dataclass(slots=True)
 class _Window:
     """The calls of the last `length_ms`, and how many there may be."""
@@ -316,6 +315,8 @@ class Allowance(Checker):
     """
 
     invariant = "I7"
+    slack_ms = 0
+    """How far the workers' clocks may be apart."""
 
     def prepare(self) -> None:
         self._windows: dict[str, list[_Window]] = {}
@@ -339,6 +340,3 @@ class Allowance(Checker):
             for ms in _WINDOWS_MS
         ]
         return self._windows[name]
-
-    slack_ms = 0
-    """How far the workers' clocks may be apart."""

@@ -1,6 +1,6 @@
-"""Checkers of what ticks do: budget (I1), one run (I6), lanes (I8), pause (I10).
+"""Checkers of what ticks do: budget (I1), one run (I6), lanes (I8), pause (I10), an honest ETA (I11).
 
-Checkers of what Sluice says: an honest ETA (I11), no secrets (I12).
+And of everything that is said anywhere: no secrets (I12).
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from shared.domain.numbers import exact
 from shared.memory.ledger import Step
 from shared.pacer.decide import TickPlan
 from shared.pacer.tick import TickReport
+
+_PLANNING_MS: Final = 60_000
+"""A row's lane is judged when its page is read; the claim follows within the pacer's time, on a clock of its own."""
+
+SECRETS: Final = ("canary", "job-", "match-")
+"""What the simulation's payloads, job ids and match ids contain, and no line, metric or error may."""
 
 
 def is_admission(step: Step) -> bool:
@@ -145,12 +151,8 @@ class Lanes(Checker):
             self.breaks(f"{before.job_id} is recovery work and was claimed into the live lane")
 
 
-_PLANNING_MS = 60_000
-"""A row's lane is judged when its page is read; the claim follows within the pacer's time, on a clock of its own."""
-
-
 def factor(plan: TickPlan, name: str) -> float:
-    return next(each.value or 0 for each in plan.factors if each.name == name)
+    return next(known.value or 0 for known in plan.factors if known.name == name)
 
 
 class Pause(Checker):
@@ -178,10 +180,6 @@ class Pause(Checker):
         enters = step.after.state is State.QUEUED and step.before.state is not State.QUEUED
         if enters and step.after.job_class in self._paused:
             self.breaks(f"{step.after.job_id} was admitted by {step.name} while {step.after.job_class} is paused")
-
-
-SECRETS: Final = ("canary", "job-", "match-")
-"""What the simulation's payloads, job ids and match ids contain, and no line, metric or error may."""
 
 
 class HonestEta(Checker):
