@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ops.simulator.arrivals import Arrival, Arrivals
@@ -35,12 +35,12 @@ _ROUNDS_MS: Final = 60_000
 
 
 class ExportedClass(Struct, frozen=True, kw_only=True):
-    """One class of an export, whole: as of `at_ms`."""
+    """One class of an export, whole: as of `at_ms`. `orders` are those of its ordered matches."""
 
     at_ms: int
     jobs: Sequence[Job]
     outputs: Sequence[StoredOutput]
-    lines: Sequence[Match] = field(default_factory=tuple)
+    orders: Sequence[Match] = ()
 
     @property
     def ordered(self) -> bool:
@@ -101,8 +101,8 @@ class LedgerDrive(Drive):
     def _load(self) -> None:
         ledger, effects = self.sluice.ledger, self.suite.of(OneEffect)
         copy, by_ms = MemoryCopy(ledger), START_MS - self.exported.at_ms
-        for line in self.exported.lines:
-            copy.put_order(replace(line, job_class=CLASS))
+        for order in self.exported.orders:
+            copy.put_order(replace(order, job_class=CLASS))
         told = ledger.on_new
         for job in (moved(exported, by_ms) for exported in self.exported.jobs):
             ledger.on_new = None if job.state in ENDED else told  # what has ended there is no news here
