@@ -13,7 +13,7 @@ import click
 from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.choice import caller, class_named
+from ops.commands.options import caller, class_named
 from ops.drill.conduct import Part, Step, Work, backlog, conduct
 from ops.drill.ground import Ground
 from ops.drill.restoring import restore

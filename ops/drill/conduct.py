@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from ops.drill import running, stopping
 from ops.drill.ground import DrillFailed, Ground, check
-from ops.wording import said
+from ops.wording import sentence_of
 from shared.domain.control import SlotsOverride, slots_in_force
 from shared.errors import SluiceError
 from shared.operate import switches
@@ -80,7 +80,7 @@ def _tried(ground: Ground, name: str, work: Work) -> Step:
     except DrillFailed as error:
         found, ok = error.detail, False
     except SluiceError as error:
-        found, ok = said(error), False
+        found, ok = sentence_of(error), False
     return Step(name, ok, found, (ground.now_ms() - begun_ms) / 1000)
 
 

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from ops.drill.ground import Ground, check
+from ops.long_run import Meter, meter_for
 from ops.simulator import scenario_file
 from ops.simulator.ledger_drive import LedgerDrive
 from ops.simulator.ledger_file import read_class
-from ops.submission.load import Meter, meter_for
 from ops.submission.source import opened
 from ops.transfer.copying import LedgerCopy
 from ops.transfer.export import Asked, Export, PartFile

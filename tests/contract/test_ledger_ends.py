@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ops.long_run import Meter
 from ops.simulator import scenario_file
 from ops.simulator.kinds import Duration, WorkKind
 from ops.simulator.ledger_drive import LedgerDrive
@@ -20,7 +21,6 @@ from ops.simulator.ledger_file import read_class
 from ops.simulator.ports import SimLog, SimMetrics
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import World
-from ops.submission.load import Plain
 from ops.submission.source import opened
 from ops.transfer.export import Asked, Export, PartFile
 from ops.transfer.importing import Import
@@ -36,7 +36,7 @@ from shared.ports import Ports
 from shared.worker.invocation import work
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
 
-METER = Plain(io.StringIO())
+METER = Meter(io.StringIO())
 JOBS, CHUNKS = 16, 3
 
 
