@@ -13,7 +13,7 @@ from msgspec import Struct, to_builtins
 
 from ops.access import Access
 from ops.wording import plain
-from shared.domain.config_rules import did_you_mean
+from shared.domain.keys import did_you_mean
 from shared.domain.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
 from shared.ports import Ports

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from ops.drill.site import SOURCE, DrillFailed, Site, check
 from ops.long_run import Meter, meter_for
-from ops.simulator import scenario_file
 from ops.simulator.ledger_drive import LedgerDrive
 from ops.simulator.ledger_file import read_class
+from ops.simulator.scenario import load_scenario
 from ops.submission.source import opened
 from ops.transfer.copying import LedgerCopy
 from ops.transfer.export import Asked, Export, PartFile
@@ -216,7 +216,7 @@ def restore(site: Site, copy: LedgerCopy, other: Site | None, other_copy: Ledger
 
 
 def _simulated(site: Site, file: Path) -> str:
-    run = LedgerDrive(scenario_file.load(SCENARIO), read_class(str(file), site.settings, site.name), seed=1)
+    run = LedgerDrive(load_scenario(SCENARIO), read_class(str(file), site.settings, site.name), seed=1)
     run.run()
     result = run.finish()
     check(result.passed, f"in the simulator: {'; '.join(result.said)}")

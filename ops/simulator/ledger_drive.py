@@ -72,13 +72,13 @@ class LedgerDrive(Drive):
     """One exported class under one scenario, whose own jobs do not come."""
 
     def __init__(self, scenario: Scenario, exported: ExportedClass, seed: int) -> None:
-        job_class = dict(scenario.job_class) | {"ordered": exported.ordered}
-        job_class["priorities"] = 1 + max((job.priority for job in exported.jobs), default=0)
+        class_keys = dict(scenario.class_keys) | {"ordered": exported.ordered}
+        class_keys["priorities"] = 1 + max((job.priority for job in exported.jobs), default=0)
         sources = (Source(count=max(1, len(exported.jobs))),)
         mix = Mix(seed) if scenario.trouble.mix else None
         if mix is not None:  # whether a class is ordered is not a matter of chance here
             mix.chances = replace(mix.chances, ordered=exported.ordered)
-        super().__init__(scenario.with_(job_class=job_class, sources=sources, events=(), expect=()), seed, mix=mix)
+        super().__init__(scenario.with_(class_keys=class_keys, sources=sources, events=(), expect=()), seed, mix=mix)
         self.exported = exported
         self.arrivals = _NoArrivals(self.scenario, self.world, self._take)
 

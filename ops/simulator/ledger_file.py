@@ -7,8 +7,8 @@ from ops.submission.json_lines import Lines
 from ops.submission.source import opened
 from ops.transfer.format import Header
 from ops.transfer.reading import Reader
-from shared.domain.config_rules import did_you_mean
 from shared.domain.job import Job
+from shared.domain.keys import did_you_mean
 from shared.domain.records import StoredOutput
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput
