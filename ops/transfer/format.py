@@ -168,7 +168,7 @@ def value_of(cls: type[Value], plain: object, *, at: str) -> Value:
         raise _translated(error, cls, at) from None
 
 
-def _completed(cls: type[Any], plain: Any, at: str) -> Any:
+def _completed(cls: Any, plain: Any, at: str) -> Any:
     """What msgspec does not do: refuse unknown fields, name the kind of one that is missing, and read one that was left
     out as None. It would also quote a value that is none of an enumeration, so that is judged here.
     """
