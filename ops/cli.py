@@ -25,7 +25,7 @@ from ops.commands.simulate import simulate
 from ops.commands.status import status
 from ops.commands.submit import submit
 from ops.commands.watch import watch
-from ops.wording import said
+from ops.wording import sentence_of
 from shared.errors import ConfigError, InvalidInput, Retryable, SluiceError
 
 FAILED: Final = 1
@@ -52,9 +52,9 @@ class Commands(click.Group):
         except InvalidInput as error:
             _end(ctx, WRONG_INPUT, str(error))
         except Retryable as error:
-            _end(ctx, NO_ANSWER, f"{said(error)} Nothing is lost: try again.")
+            _end(ctx, NO_ANSWER, f"{sentence_of(error)} Nothing is lost: try again.")
         except SluiceError as error:
-            _end(ctx, FAILED, said(error))
+            _end(ctx, FAILED, sentence_of(error))
         except BrokenPipeError:
             raise
         except Exception as error:

@@ -1,7 +1,4 @@
-"""How things read: failures on one line, times, counts, and text that came from outside.
-
-Figures as a table of text: the first column is aligned to the left, the others to the right.
-"""
+"""How things read: failures on one line, signatures, times, counts, tables, and text that came from outside."""
 
 from __future__ import annotations
 
@@ -9,10 +6,11 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from shared.domain.job import Flag
 from shared.errors import SluiceError
 
 
-def said(error: SluiceError) -> str:
+def sentence_of(error: SluiceError) -> str:
     """The error's sentence, with its detail in brackets where it has one that the sentence does not hold."""
     text = str(error)
     sentence = text.removesuffix(error.detail).strip()
@@ -21,7 +19,13 @@ def said(error: SluiceError) -> str:
 
 def plain(text: str) -> str:
     """Text from outside as a terminal may show it: an id may hold any Unicode, and a terminal obeys some of it."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def signature(flag: Flag, *, with_time: bool = False) -> str:
+    """Who and why, to stand behind "by": `ada (arn:aws:...) at 2026-11-30 12:00:00 UTC: the upstream is down`."""
+    when = f" at {moment(flag.at_ms)}" if with_time else ""
+    return f"{flag.by}{when}: {plain(flag.why)}"
 
 
 def moment(at_ms: int) -> str:
@@ -57,6 +61,7 @@ def cell(value: object) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A table of text: the first column is aligned to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) if number == 0 else cell.rjust(width) for number, (cell, width) in enumerate(row))

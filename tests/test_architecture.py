@@ -34,8 +34,8 @@ from tests.architecture import (
 AWS_ROOMS = ("shared/aws", "tests", "ops/local", "functions/worker/kinds")
 SHIPPED = ("shared", "functions")
 DOMAIN = (
-    *("control", "iso_week", "job", "json_text", "lifecycle", "messages", "numbers", "ordering", "records"),
-    *("settings", "stats", "upstream", "values", "work_index"),
+    *("control", "iso_week", "job", "json_text", "keys", "lifecycle", "messages", "numbers", "ordering", "records"),
+    *("settings", "stats", "upstream", "work_index"),
 )
 CONCEPTS = ("shared.pacer", "shared.worker", "shared.submit", "shared.webhook", "shared.operate")
 ROOMS_OF_CONCEPTS = ("shared/domain", "shared/steps", *(concept.replace(".", "/") for concept in CONCEPTS))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import click
-from msgspec import to_builtins
 
-from ops.access import Access
-from ops.commands.choice import caller, class_named, signed_if_changing
+from ops.commands.options import Change, answer, signed_if_changing
 from ops.commands.status import slots_in_words
-from ops.wording import plain
+from ops.wording import plain, signature
 from shared.domain.control import SlotsOverride
 from shared.domain.job import Lane
 from shared.errors import InvalidInput
@@ -27,18 +24,7 @@ from shared.operate.concurrency import Concurrency
 @click.argument("slots", metavar="[SLOTS]", type=int, required=False)
 @click.option("--back", is_flag=True, help="Go back to what was verified last before it was set.")
 @signed_if_changing
-@click.pass_obj
-def concurrency(
-    access: Access,
-    *,
-    job_class: str,
-    slots: int | None,
-    back: bool,
-    reason: str | None,
-    by: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def concurrency(change: Change, *, job_class: str, slots: int | None, back: bool) -> None:
     """Show how many workers CLASS may have at once, or set it to SLOTS, split over the lanes as a deployment splits it.
 
     The bound is the MaximumConcurrency of the lanes' event source mappings. The command returns when both were read
@@ -55,86 +41,74 @@ def concurrency(
       python -m ops concurrency replay_summary 6 --reason "the provider asked for fewer connections"
       python -m ops concurrency replay_summary --back --reason "they are done"
     """
-    settings = class_named(access.settings(), job_class)
+    settings = change.class_named(job_class)
     if slots is None and not back:
-        if reason is not None:
+        if change.reason is not None:
             raise InvalidInput("SLOTS", got="nothing", expected="a number, or --back")
-        seen = use.show(access.ports(), access.mappings(), settings)
-        _say(as_json, _state(seen), _shown(seen))
+        shown = use.show(change.ports, change.access.mappings(), settings)
+        answer(change.as_json, _state(shown), _shown(shown))
         return
     if slots is not None and back:
         raise InvalidInput("SLOTS", got="both", expected="a number, or --back instead of it")
-    if reason is None:
+    if change.reason is None:
         raise InvalidInput("--reason", got="nothing", expected="why the slots are set")
-    ports, mappings, who = access.ports(), access.mappings(), caller(access, by)
+    ports, mappings, who = change.ports, change.access.mappings(), change.who
     before = use.show(ports, mappings, settings)
-    word = use.change(ports, before, slots, by=who, why=reason)
-    if not dry_run:
+    override = use.change(ports, before, slots, by=who, why=change.reason)
+    if not change.dry_run:
         click.echo("Waiting until both mappings say so ...", err=True)
-        word = use.apply(ports, mappings, before, word)
-    _say(as_json, _figures(before, word, dry_run=dry_run), _changed(before, word, dry_run=dry_run))
+        override = use.apply(ports, mappings, before, override)
+    change.answer(_figures(before, override, dry_run=change.dry_run), _changed(before, override))
 
 
-def _say(as_json: bool, figures: dict[str, Any], lines: Iterator[str]) -> None:
-    click.echo(json.dumps(figures, ensure_ascii=False) if as_json else "\n".join(lines))
-
-
-def _state(seen: Concurrency) -> dict[str, Any]:
+def _state(now: Concurrency) -> dict[str, Any]:
     return {
-        "job_class": seen.settings.name,
-        "slots": seen.in_force,
-        "configured": seen.settings.slots,
-        "override": None if seen.override is None else to_builtins(seen.override),
-        "lanes": {lane.value: seen.lanes[lane].slots for lane in Lane},
-        "agrees": seen.agrees,
+        "job_class": now.settings.name,
+        "slots": now.in_force,
+        "configured": now.settings.slots,
+        "override": now.override,
+        "lanes": {lane.value: now.lanes[lane].slots for lane in Lane},
+        "agrees": now.agrees,
     }
 
 
-def _shown(seen: Concurrency) -> Iterator[str]:
-    name, configured = seen.settings.name, seen.settings.slots
-    yield f"{name}: {seen.in_force} slots, {configured} configured"
-    if seen.override is not None and not seen.override.settled:
-        yield f"  override  {slots_in_words(seen.override, configured)}"
-    elif seen.override is not None:
-        flag = seen.override.flag
-        yield f"  before    {seen.override.before}, until {flag.by} went back: {plain(flag.why)}"
+def _shown(now: Concurrency) -> Iterator[str]:
+    name, configured, override = now.settings.name, now.settings.slots, now.override
+    yield f"{name}: {now.in_force} slots, {configured} configured"
+    if override is not None and not override.settled:
+        yield f"  override  {slots_in_words(override, configured)}"
+    elif override is not None:
+        flag = override.flag
+        yield f"  before    {override.before}, until {flag.by} went back: {plain(flag.why)}"
     for lane in Lane:
-        yield f"  {lane.value:<10}{_lane(seen, lane)}"
-    if not seen.agrees:
-        again = f'{seen.in_force} --reason "..."'
+        slots, settled = now.lanes[lane].slots, now.lanes[lane].settled
+        allowed = "unbounded" if slots is None else f"at most {slots} at once"
+        yield f"  {lane.value:<10}{allowed}" + ("" if settled else ", a change is being applied")
+    if not now.agrees:
         yield "  warning   the mappings are not what ticks plan with: a deployment or somebody else set them"
-        yield f"            put them right: python -m ops concurrency {name} {again}"
+        yield f'            put them right: python -m ops concurrency {name} {now.in_force} --reason "..."'
 
 
-def _lane(seen: Concurrency, lane: Lane) -> str:
-    found = seen.lanes[lane]
-    allowed = "unbounded" if found.slots is None else f"at most {found.slots} at once"
-    return allowed if found.settled else f"{allowed}, a change is being applied"
-
-
-def _figures(before: Concurrency, word: SlotsOverride, *, dry_run: bool) -> dict[str, Any]:
-    slots = word.wanted(before.settings.slots)
+def _figures(before: Concurrency, override: SlotsOverride, *, dry_run: bool) -> dict[str, Any]:
+    slots = override.wanted(before.settings.slots)
     return {
         "job_class": before.settings.name,
         "dry_run": dry_run,
         "slots": slots,
         "was": before.in_force,
         "lanes": {lane.value: part for lane, part in use.split(before.settings, slots).items()},
-        "override": to_builtins(word),
+        "override": override,
     }
 
 
-def _changed(before: Concurrency, word: SlotsOverride, *, dry_run: bool) -> Iterator[str]:
-    name, configured = before.settings.name, before.settings.slots
-    slots = word.wanted(configured)
-    if dry_run:
-        yield "Dry run, nothing was changed."
-    yield f"{name}: {before.in_force} -> {slots} slots by {word.flag.by}: {plain(word.flag.why)}"
+def _changed(before: Concurrency, override: SlotsOverride) -> Iterator[str]:
+    name, slots = before.settings.name, override.wanted(before.settings.slots)
+    yield f"{name}: {before.in_force} -> {slots} slots by {signature(override.flag)}"
     for lane, part in use.split(before.settings, slots).items():
         was = before.lanes[lane].slots
         yield f"  {lane.value:<10}{'unbounded' if was is None else was} -> {part} at once"
     yield f"  ticks plan with {slots} from the next one on; the learned rate of its upstream stays what it is"
-    if word.slots is not None:
+    if override.slots is not None:
         yield "  a deployment leaves it alone, unless it changes slots, live_share or batch_size"
     else:
         yield "  that is what is configured: nothing is overridden any more"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.choice import caller, class_named
-from ops.drill.conduct import Part, Step, Work, backlog, conduct
-from ops.drill.ground import Ground
-from ops.drill.restoring import restore
-from ops.drill.running import LONG_S
+from ops.commands.options import answer, caller, class_named
+from ops.drill.site import Site
+from ops.drill.steps import LONG_S, Part, Step, Work, backlog, conduct, restore
 from shared.domain.json_text import json_fault
 from shared.errors import InvalidInput
 
@@ -35,7 +31,7 @@ _WARNING: Final = (
 @click.option("--by", help="Your name, recorded with your AWS identity.")
 @click.option("--payload", type=click.Path(path_type=Path), help="What a job of CLASS carries, if its kind is another.")
 @click.option(
-    "--only", "parts", multiple=True, type=click.Choice([each.value for each in Part]), help="One part, or several."
+    "--only", "parts", multiple=True, type=click.Choice([part.value for part in Part]), help="One part, or several."
 )
 @click.option("--restore", "restoring", is_flag=True, help="Export what waits, and drain it in an empty ledger, too.")
 @click.option("--into", type=click.Path(path_type=Path), help="With --restore: the outputs file of that deployment.")
@@ -69,36 +65,29 @@ def drill(access: Access, /, *, job_class: str, yes: bool, as_json: bool, **aske
       1    a step failed: the report says which, and what was found
       2    the drill was not begun
     """
-    ground = _ground(access, job_class, asked["reason"], asked["by"], asked["payload"])
+    site = _site(access, job_class, asked["reason"], asked["by"], asked["payload"])
     parts = frozenset(map(Part, asked["parts"])) or frozenset(Part)
-    restored = _restore(access, ground, restoring=asked["restoring"], into=asked["into"], parts=parts)
-    _check_class(ground, force=asked["force"], restoring=asked["restoring"])
+    restoring = _restoring(access, site, asked=asked["restoring"], into=asked["into"], parts=parts)
+    _check_class(site, force=asked["force"], restoring=asked["restoring"])
     if not yes:
-        click.confirm(_WARNING.format(name=ground.name), abort=True, err=True)
+        click.confirm(_WARNING.format(name=site.name), abort=True, err=True)
     steps = []
-    for step in conduct(ground, parts, restored):
+    for step in conduct(site, parts, restoring):
         steps.append(step)
         if not as_json:
             click.echo(_line(step))
-    click.get_current_context().exit(_ended(ground, steps, as_json=as_json))
-
-
-def _ended(ground: Ground, steps: Sequence[Step], *, as_json: bool) -> int:
     ok = all(step.ok for step in steps)
-    if as_json:
-        report = {"job_class": ground.name, "kind": ground.job_class.kind, "ok": ok}
-        click.echo(json.dumps(report | {"steps": [to_builtins(step) for step in steps]}, ensure_ascii=False))
-    else:
-        click.echo(f"{ground.name}: {'all of it holds' if ok else 'it does NOT all hold'}")
-    return 0 if ok else FAILED
+    figures = {"job_class": site.name, "kind": site.job_class.kind, "ok": ok, "steps": steps}
+    answer(as_json, figures, [f"{site.name}: {'all of it holds' if ok else 'it does NOT all hold'}"])
+    click.get_current_context().exit(0 if ok else FAILED)
 
 
-def _ground(access: Access, name: str, reason: str, by: str | None, payload: Path | None) -> Ground:
+def _site(access: Access, name: str, reason: str, by: str | None, payload: Path | None) -> Site:
     job_class = class_named(access.settings(), name)
     if not reason.strip():
         raise InvalidInput("--reason", got="an empty string", expected="why the drill is held")
     nonce = uuid.uuid4().hex[:8]
-    ground = Ground(
+    site = Site(
         ports=access.ports(),
         settings=access.settings(),
         job_class=job_class,
@@ -109,11 +98,10 @@ def _ground(access: Access, name: str, reason: str, by: str | None, payload: Pat
         why=f"drill {nonce}: {reason}",
         payload="" if payload is None else _read(payload),
     )
-    if payload is None and not ground.has_own_kind:
-        raise InvalidInput(
-            "--payload", got="nothing", expected="a file with a harmless payload, or a class of kind drill"
-        )
-    return ground
+    if payload is None and not site.has_own_kind:
+        expected = "a file with a harmless payload, or a class of kind drill"
+        raise InvalidInput("--payload", got="nothing", expected=expected)
+    return site
 
 
 def _read(path: Path) -> str:
@@ -127,38 +115,31 @@ def _read(path: Path) -> str:
     return text
 
 
-def _check_class(ground: Ground, *, force: bool, restoring: bool) -> None:
-    if ground.has_own_kind and ground.job_class.function_timeout_s < LONG_S * 3 / 2:
+def _check_class(site: Site, *, force: bool, restoring: bool) -> None:
+    if site.has_own_kind and site.job_class.function_timeout_s < LONG_S * 3 / 2:
         expected = f"at least {LONG_S * 3 / 2:g}: the drill's jobs are met in their middle"
-        raise InvalidInput("function_timeout_s", got=f"{ground.job_class.function_timeout_s}", expected=expected)
-    if not ground.ports.ledger.read_control(ground.name).admits:
+        raise InvalidInput("function_timeout_s", got=f"{site.job_class.function_timeout_s}", expected=expected)
+    if not site.ports.ledger.read_control(site.name).admits:
         raise InvalidInput("CLASS", got="a class that is paused or halted", expected="one that runs")
-    rows = backlog(ground)
+    rows = backlog(site)
     if rows and restoring:
         raise InvalidInput("CLASS", got=f"{rows} rows of its own", expected="none: they would be drained twice")
     if rows and not force:
         raise InvalidInput("CLASS", got=f"{rows} rows of its own", expected="none, or --force: they are paused as well")
 
 
-def _restore(
-    access: Access, ground: Ground, *, restoring: bool, into: Path | None, parts: frozenset[Part]
-) -> Work | None:
-    if into is not None and not restoring:
+def _restoring(access: Access, site: Site, *, asked: bool, into: Path | None, parts: frozenset[Part]) -> Work | None:
+    if into is not None and not asked:
         raise InvalidInput("--into", got="no --restore", expected="both")
-    if not restoring:
+    if not asked:
         return None
     if Part.STOP not in parts:
         raise InvalidInput("--restore", got="a drill without its stop", expected="--only stop, or all of it")
     if into is None:
         return partial(restore, copy=access.ledger_copy(), other=None, other_copy=None)
     there = access.beside(into)
-    other: dict[str, Any] = {"ports": there.ports(), "pacer": there.pacer(), "mappings": there.mappings()}
-    return partial(restore, copy=access.ledger_copy(), other=_with(ground, other), other_copy=there.ledger_copy())
-
-
-def _with(ground: Ground, other: dict[str, Any]) -> Ground:
-    same = {name: getattr(ground, name) for name in ("settings", "job_class", "nonce", "by", "why", "payload")}
-    return Ground(**same, **other)
+    other = replace(site, ports=there.ports(), pacer=there.pacer(), mappings=there.mappings(), job_ids=[])
+    return partial(restore, copy=access.ledger_copy(), other=other, other_copy=there.ledger_copy())
 
 
 def _line(step: Step) -> str:

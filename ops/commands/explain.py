@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 import click
-from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.choice import class_named
-from ops.wording import counted, duration, moment, plain
+from ops.commands.options import answer, class_named
+from ops.wording import counted, duration, moment, signature
 from shared.domain.control import Control, TickLine
 from shared.domain.numbers import NANO
 from shared.errors import InvalidInput
 from shared.pacer.decide import Explained, RateBinding, TickPlan
-from shared.pacer.decide import explain as explained
+from shared.pacer.decide import explain as explain_tick
 
 RATE_BOUNDS: Final = {
     "upstream": "the upstream's limit",
@@ -57,15 +55,12 @@ def explain(access: Access, *, job_class: str, ticks_back: int, as_json: bool) -
     """
     settings = class_named(access.settings(), job_class)
     control = access.ports().ledger.read_control(settings.name)
-    line = _line(control, ticks_back)
-    found = explained(line)
-    if as_json:
-        click.echo(json.dumps(as_figures(line, found), ensure_ascii=False))
-    else:
-        click.echo("\n".join(in_words(control, line, found, ticks_back)))
+    tick = _tick(control, ticks_back)
+    explained = explain_tick(tick)
+    answer(as_json, as_figures(tick, explained), in_words(control, tick, explained, ticks_back))
 
 
-def _line(control: Control, ticks_back: int) -> TickLine:
+def _tick(control: Control, ticks_back: int) -> TickLine:
     if not control.history:
         raise InvalidInput("CLASS", got="a class that has not ticked", expected="one with a tick to explain")
     kept = len(control.history)
@@ -75,130 +70,131 @@ def _line(control: Control, ticks_back: int) -> TickLine:
     return control.history[-1 - ticks_back]
 
 
-def as_figures(line: TickLine, found: Explained | None) -> dict[str, Any]:
-    plan = None if found is None else found.plan
+def as_figures(tick: TickLine, explained: Explained | None) -> dict[str, Any]:
+    plan = None if explained is None else explained.plan
     return {
-        "run_id": line.run_id,
-        "at_ms": line.at_ms,
-        "paused": line.paused,
-        "waiting": to_builtins(line.waiting),
-        "budget": line.budget,
+        "run_id": tick.run_id,
+        "at_ms": tick.at_ms,
+        "paused": tick.paused,
+        "waiting": tick.waiting,
+        "budget": tick.budget,
         "planned": None if plan is None else {"live": plan.live, "recovery": plan.recovery, "granted": plan.granted},
-        "granted": line.granted,
-        "arrived": line.arrived,
-        "admitted": line.admitted,
-        "confirmed": line.confirmed,
-        "swept": line.swept,
-        "binding": line.binding,
-        "rate_binding": line.rate_binding,
-        "factors": None if plan is None else [to_builtins(factor) for factor in plan.factors],
+        "granted": tick.granted,
+        "arrived": tick.arrived,
+        "admitted": tick.admitted,
+        "confirmed": tick.confirmed,
+        "swept": tick.swept,
+        "binding": tick.binding,
+        "rate_binding": tick.rate_binding,
+        "factors": None if plan is None else plan.factors,
     }
 
 
-def in_words(control: Control, line: TickLine, found: Explained | None, ticks_back: int) -> Iterator[str]:
+def in_words(control: Control, tick: TickLine, explained: Explained | None, ticks_back: int) -> Iterator[str]:
     which = "the last one" if ticks_back == 0 else f"{counted(ticks_back, 'tick')} back"
     yield (
-        f"{control.job_class}: the tick of {moment(line.at_ms)} ({which}) admitted {line.admitted:,} of"
-        f" {counted(line.waiting.total, 'waiting row')}."
+        f"{control.job_class}: the tick of {moment(tick.at_ms)} ({which}) admitted {tick.admitted:,} of"
+        f" {counted(tick.waiting.total, 'waiting row')}."
     )
-    yield f"It was bound by {BUDGET_BOUNDS.get(line.binding, line.binding)}."
-    for word, flag in (("halted", control.halt), ("paused", control.pause)):
-        if line.paused and flag is not None:
-            yield f"The class is {word} by {flag.by} at {moment(flag.at_ms)}: {plain(flag.why)}"
-    if found is None:
-        yield f"A budget of {line.budget:,} rows at {_number(line.rate_per_s)} jobs/s. This tick kept no facts: another"
+    yield f"It was bound by {BUDGET_BOUNDS.get(tick.binding, tick.binding)}."
+    for state, flag in (("halted", control.halt), ("paused", control.pause)):
+        if tick.paused and flag is not None:
+            yield f"The class is {state} by {signature(flag, with_time=True)}"
+    if explained is None:
+        yield f"A budget of {tick.budget:,} rows at {_number(tick.rate_per_s)} jobs/s. This tick kept no facts: another"
         yield "version of Sluice made it, or a field of them is not known here."
         return
     yield ""
-    yield from _rate(found)
-    yield from _budget(found)
-    yield from _lanes(line, found.plan)
+    yield from _rate(explained)
+    yield from _budget(explained)
+    yield from _lanes(tick, explained.plan)
     yield ""
-    yield from _table(found.plan)
+    yield from _table(explained.plan)
 
 
-def _rate(found: Explained) -> Iterator[str]:
-    seen, plan = found.snapshot, found.plan
+def _rate(explained: Explained) -> Iterator[str]:
+    facts, plan = explained.snapshot, explained.plan
     value = {factor.name: factor for factor in plan.factors}
     slots, service = value["slots"], value["service_s"]
     yield f"rate      {_number(plan.rate_per_s)} jobs/s, the smallest of"
-    if seen.upstream_rate_per_s is not None and seen.calls_per_job > 0:
-        share = "" if seen.upstream_share == 1 else f" x a share of {_number(seen.upstream_share)}"
-        jobs = seen.upstream_rate_per_s * seen.upstream_share / seen.calls_per_job
+    if facts.upstream_rate_per_s is not None and facts.calls_per_job > 0:
+        share = "" if facts.upstream_share == 1 else f" x a share of {_number(facts.upstream_share)}"
+        jobs = facts.upstream_rate_per_s * facts.upstream_share / facts.calls_per_job
         source = value["upstream_rate_per_s"].source
         yield (
-            f"          {_number(seen.upstream_rate_per_s)} calls/s of the upstream ({source}){share}"
-            f" / {_number(seen.calls_per_job)} calls a job ({value['calls_per_job'].source})"
+            f"          {_number(facts.upstream_rate_per_s)} calls/s of the upstream ({source}){share}"
+            f" / {_number(facts.calls_per_job)} calls a job ({value['calls_per_job'].source})"
             f" = {_number(jobs)}{_bound(plan, RateBinding.UPSTREAM)}"
         )
     whose = "" if value["concurrency"].source == "configured" else f" ({value['concurrency'].source})"
-    jobs = (slots.value or 0) / max(seen.service_s, 0.001)
+    jobs = (slots.value or 0) / max(facts.service_s, 0.001)
     yield (
-        f"          {_number(slots.value)} slots{whose} / {_number(seen.service_s)} s of worker time a job"
+        f"          {_number(slots.value)} slots{whose} / {_number(facts.service_s)} s of worker time a job"
         f" ({service.source}) = {_number(jobs)}{_bound(plan, RateBinding.SLOTS)}"
     )
-    if seen.override_rate_per_s is not None:
+    if facts.override_rate_per_s is not None:
         source = value["override_rate_per_s"].source
         bound = _bound(plan, RateBinding.OVERRIDE)
-        yield f"          {_number(seen.override_rate_per_s)} by override ({source}){bound}"
-    if seen.staged_share is not None:
+        yield f"          {_number(facts.override_rate_per_s)} by override ({source}){bound}"
+    if facts.staged_share is not None:
         source = value["staged_share"].source
-        yield f"          x {_number(seen.staged_share)} ({source}){_bound(plan, RateBinding.STAGED)}"
+        yield f"          x {_number(facts.staged_share)} ({source}){_bound(plan, RateBinding.STAGED)}"
 
 
-def _budget(found: Explained) -> Iterator[str]:
-    seen, plan = found.snapshot, found.plan
+def _budget(explained: Explained) -> Iterator[str]:
+    facts, plan = explained.snapshot, explained.plan
     rate = f"{_number(plan.rate_per_s)} jobs/s"
-    carried = (seen.carry.live + seen.carry.recovery) / NANO
-    since = "of one interval, as this was the first tick" if seen.planned_at_ms is None else "since the last plan"
-    horizon = (
-        f"{_number(seen.interval_s)} s interval + {_number(seen.lateness_s)} s lateness + {_number(seen.service_s)} s"
-    )
-    yield f"budget    {counted(plan.budget, 'row')}{_why_none(found)}, the smallest of"
+    carried = (facts.carry.live + facts.carry.recovery) / NANO
+    since = "of one interval, as this was the first tick" if facts.planned_at_ms is None else "since the last plan"
+    horizon = f"{_number(facts.interval_s)} s interval + {_number(facts.lateness_s)} s lateness"
+    yield f"budget    {counted(plan.budget, 'row')}{_why_none(explained)}, the smallest of"
     yield (
         f"          earned: {rate} x {_number(plan.elapsed_s)} s {since} + {_number(carried)} rows carried"
-        f" + {seen.returned:,} left of the last live allowance = {plan.edge_rows:,} whole rows"
+        f" + {facts.returned:,} left of the last live allowance = {plan.edge_rows:,} whole rows"
     )
-    yield f"          usable: {rate} x ({horizon} service) - {seen.in_flight:,} in flight = {plan.level_rows:,} rows"
     yield (
-        f"          room: max_inflight {seen.max_inflight:,} - {seen.in_flight:,} in flight - {seen.unseen:,} that the"
-        f" index may not show yet = {plan.cap_rows:,} rows"
+        f"          usable: {rate} x ({horizon} + {_number(facts.service_s)} s service) - {facts.in_flight:,} in flight"
+        f" = {plan.level_rows:,} rows"
+    )
+    yield (
+        f"          room: max_inflight {facts.max_inflight:,} - {facts.in_flight:,} in flight - {facts.unseen:,} that"
+        f" the index may not show yet = {plan.cap_rows:,} rows"
     )
 
 
-def _why_none(found: Explained) -> str:
-    if found.snapshot.planned:
+def _why_none(explained: Explained) -> str:
+    if explained.snapshot.planned:
         return " (an earlier owner planned this run, or it only repairs)"
-    return " (paused: nothing is earned meanwhile)" if found.snapshot.paused else ""
+    return " (paused: nothing is earned meanwhile)" if explained.snapshot.paused else ""
 
 
-def _lanes(line: TickLine, plan: TickPlan) -> Iterator[str]:
+def _lanes(tick: TickLine, plan: TickPlan) -> Iterator[str]:
     share = _number(plan.snapshot.live_share * 100)
     yield (
-        f"lanes     {plan.live:,} live of {line.waiting.live:,} that wait and {plan.recovery:,} recovery of"
-        f" {line.waiting.recovery:,}: live has a share of {share} %, and what one does not use is lent"
+        f"lanes     {plan.live:,} live of {tick.waiting.live:,} that wait and {plan.recovery:,} recovery of"
+        f" {tick.waiting.recovery:,}: live has a share of {share} %, and what one does not use is lent"
     )
     if plan.snapshot.expected_live:
         yield (
             f"kept      {plan.granted:,} rows for {plan.snapshot.expected_live:,} live ones expected before the next"
-            f" tick; {line.granted:,} were left to submitters"
+            f" tick; {tick.granted:,} were left to submitters"
         )
     planned = plan.live + plan.recovery
     missing = ""
-    if line.admitted < planned:
-        missing = f" {planned - line.admitted:,} fewer than planned: they moved or changed lanes first, or time was up."
-    unsent = line.admitted - line.confirmed
+    if tick.admitted < planned:
+        missing = f" {planned - tick.admitted:,} fewer than planned: they moved or changed lanes first, or time was up."
+    unsent = tick.admitted - tick.confirmed
     late = f" The sweep sends {unsent:,} whose message was not confirmed." if unsent > 0 else ""
-    yield f"claimed   {line.admitted:,} rows, {line.confirmed:,} messages confirmed.{missing}{late}"
-    if line.swept:
-        yield f"swept     {line.swept:,} rows whose message had not been heard of for too long were sent again"
-    if line.oldest_age_s:
-        yield f"oldest    the oldest waiting row had been eligible for {duration(line.oldest_age_s)}"
+    yield f"claimed   {tick.admitted:,} rows, {tick.confirmed:,} messages confirmed.{missing}{late}"
+    if tick.swept:
+        yield f"swept     {tick.swept:,} rows whose message had not been heard of for too long were sent again"
+    if tick.oldest_age_s:
+        yield f"oldest    the oldest waiting row had been eligible for {duration(tick.oldest_age_s)}"
 
 
 def _table(plan: TickPlan) -> Iterator[str]:
     rows = [("factor", "value", "source")]
-    rows += [(each.name, _number(each.value), each.source) for each in plan.factors]
+    rows += [(factor.name, _number(factor.value), factor.source) for factor in plan.factors]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, source in rows:
         yield f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {source}"

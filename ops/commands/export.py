@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -13,12 +12,12 @@ import click
 from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.choice import class_named
+from ops.commands.options import answer, class_named
+from ops.long_run import meter_for
 from ops.submission.json_lines import Lines
-from ops.submission.load import meter_for
 from ops.submission.source import PIPE
 from ops.transfer.export import Asked, Export, PartFile, Pipe
-from ops.transfer.format import Tally
+from ops.transfer.format import LineCounts
 from ops.transfer.reading import Reader
 from ops.wording import counted, plain
 from shared.domain.settings import Settings
@@ -59,12 +58,7 @@ def export(access: Access, *, out: str, names: Sequence[str], live: bool, with_p
         click.echo("Interrupted." if out == PIPE else "Interrupted. Run the same command again to go on.", err=True)
         click.get_current_context().exit(INTERRUPTED)
     figures = {"file": out, "live": live, "resumed": run.resumed, "left_out": run.left_out, "classes": list(classes)}
-    said = (
-        json.dumps(figures | to_builtins(counts), ensure_ascii=False)
-        if as_json
-        else _in_words(out, counts, run, live=live)
-    )
-    click.echo(said, err=out == PIPE)
+    answer(as_json, figures | to_builtins(counts), [_in_words(out, counts, run, live=live)], err=out == PIPE)
 
 
 def _read_back(path: Path, *, settings: Settings) -> None:
@@ -75,12 +69,11 @@ def _read_back(path: Path, *, settings: Settings) -> None:
                 raise InvalidInput(f"line {number}: {record.field}", got=record.got, expected=record.expected)
 
 
-def _in_words(out: str, counts: Tally, run: Export, *, live: bool) -> str:
+def _in_words(out: str, counts: LineCounts, run: Export, *, live: bool) -> str:
     name = "standard output" if out == PIPE else plain(out)
-    rest = (
-        f"{counted(counts.output, 'output')}, {counted(counts.run, 'run')}, {counted(counts.payload, 'large payload')}"
-    )
+    outputs, runs = counted(counts.output, "output"), counted(counts.run, "run")
+    payloads = counted(counts.payload, "large payload")
     exact = "each row as of some moment of the export" if live else "exact: nothing moved meanwhile"
     if run.left_out:
         exact = f"without {counted(run.left_out, 'job')} that joined an ordered match meanwhile and is nowhere but here"
-    return f"{name}: {counted(counts.job, 'job')}, {rest}; {exact}"
+    return f"{name}: {counted(counts.job, 'job')}, {outputs}, {runs}, {payloads}; {exact}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
-from msgspec import to_builtins
 
 from ops.access import Access
+from ops.commands.options import answer
 from shared.operate.status import RemovedClass, removed_classes
 
 
@@ -30,16 +28,15 @@ def guard(access: Access, *, as_json: bool) -> None:
       0    every class that goes is empty
       1    a class that goes still has rows
     """
-    settings = access.settings()
-    found = removed_classes(access.ports(), deployed=access.deployed_classes(), configured=settings.classes)
-    held = [each for each in found if not each.is_empty]
-    if as_json:
-        click.echo(json.dumps({"removed": [to_builtins(each) for each in found], "refused": bool(held)}))
-    for each in held:
-        click.echo(f"error: {refusal(each)}", err=True)
-    if not held and not as_json:
-        gone = ", ".join(each.name for each in found)
-        click.echo(f"Removed and empty: {gone}." if gone else "No class is removed.")
+    configured, deployed = access.settings().classes, access.deployed_classes()
+    removed = removed_classes(access.ports(), deployed=deployed, configured=configured)
+    held = [goes for goes in removed if not goes.is_empty]
+    for goes in held:
+        click.echo(f"error: {refusal(goes)}", err=True)
+    names = ", ".join(goes.name for goes in removed)
+    if as_json or not held:
+        verdict = f"Removed and empty: {names}." if names else "No class is removed."
+        answer(as_json, {"removed": removed, "refused": bool(held)}, [verdict])
     click.get_current_context().exit(1 if held else 0)
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
 import click
-from msgspec import to_builtins
 
-from ops.access import Access
-from ops.commands.choice import caller, signed
-from ops.submission.load import meter_for
+from ops.commands.options import Change, answer, signed
+from ops.long_run import meter_for
 from ops.submission.source import opened
-from ops.transfer.comparing import Standing
-from ops.transfer.importing import Import, Imported
-from ops.wording import counted, plain
+from ops.transfer.importing import Import, Imported, Standing
+from ops.wording import counted, signature
 from shared.errors import InvalidInput
 
 REFUSED: Final = 1
@@ -28,10 +24,7 @@ INTERRUPTED: Final = 130
 @click.argument("file", metavar="FILE|-")
 @click.option("--merge", is_flag=True, help="Although the class has other rows here: the file's stand beside them.")
 @signed
-@click.pass_obj
-def import_(
-    access: Access, *, file: str, merge: bool, reason: str, by: str | None, dry_run: bool, as_json: bool
-) -> None:
+def import_(change: Change, *, file: str, merge: bool) -> None:
     """Put what `export` wrote into this deployment's ledger. The whole file is checked first, and compared with the
     ledger: with a fault in it, or an id that another job has here, nothing is written. Then whatever is not there is
     created, and nothing is ever written over, so that the same command may be run again after whatever happened.
@@ -52,22 +45,20 @@ def import_(
       3    AWS did not answer; what was written stays, run it again
       130  interrupted; what was written stays, run it again
     """
-    who = caller(access, by)
-    if not reason.strip():
+    access, who = change.access, change.who
+    if not change.why.strip():
         raise InvalidInput("--reason", got="an empty string", expected="why this is imported")
     run = Import(access.ports(), access.settings(), access.ledger_copy(), meter_for(sys.stderr))
     try:
         with opened(file, rewindable=True) as source:
-            result = run.run(source, by=who, why=reason, merge=merge, dry_run=dry_run)
+            result = run.run(source, by=who, why=change.why, merge=merge, dry_run=change.dry_run)
     except KeyboardInterrupt:
         click.echo("Interrupted. Run the same command again to go on.", err=True)
         click.get_current_context().exit(INTERRUPTED)
     for line in _errors(result):
         click.echo(f"error: {line}", err=True)
-    if as_json:
-        click.echo(json.dumps(_figures(result, dry_run=dry_run), ensure_ascii=False))
-    elif not result.refused:
-        click.echo("\n".join(_in_words(result, dry_run=dry_run)))
+    if change.as_json or not result.refused:
+        answer(change.as_json, _figures(result, dry_run=change.dry_run), _in_words(result, dry_run=change.dry_run))
     conflicts = result.compared.standings[Standing.CONFLICTING] > 0
     code = 0 if not result.refused else REFUSED if conflicts or result.other_rows else WRONG_FILE
     click.get_current_context().exit(code)
@@ -75,7 +66,7 @@ def import_(
 
 def _errors(result: Imported) -> Iterator[str]:
     compared = result.compared
-    yield from (f"line {line}: {said}" if line else said for line, said in compared.faults)
+    yield from (f"line {line}: {fault}" if line else fault for line, fault in compared.faults)
     if compared.faulty > len(compared.faults):
         yield f"{compared.faulty - len(compared.faults):,} more lines like these"
     for name, rows in result.other_rows.items():
@@ -86,12 +77,14 @@ def _errors(result: Imported) -> Iterator[str]:
 
 
 def _figures(result: Imported, *, dry_run: bool) -> dict[str, Any]:
-    standings = {each.value: result.compared.standings[each] for each in Standing}
-    stopped = {name: to_builtins(flag) for name, flag in result.stopped.items()}
-    written = {name: getattr(result, name) for name in ("created", "outputs", "payloads", "runs")}
-    faults = {"faults": result.compared.faulty, "other_rows": result.other_rows}
-    return {"dry_run": dry_run, "lines": to_builtins(result.compared.counts), **standings, **written, **faults} | {
-        "stopped": stopped,
+    return {
+        "dry_run": dry_run,
+        "lines": result.compared.counts,
+        **{standing.value: result.compared.standings[standing] for standing in Standing},
+        **{name: getattr(result, name) for name in ("created", "outputs", "payloads", "runs")},
+        "faults": result.compared.faulty,
+        "other_rows": result.other_rows,
+        "stopped": result.stopped,
         "seconds": round(result.seconds, 3),
     }
 
@@ -108,7 +101,7 @@ def _in_words(result: Imported, *, dry_run: bool) -> Iterator[str]:
     written = f"{counted(result.outputs, 'output')}, {counted(result.runs, 'run')}"
     yield f"{counted(result.created, 'row')} created, {there} already there; {written} ({result.seconds:,.1f} s)."
     for name, flag in result.stopped.items():
-        yield f"{name}: stopped by {flag.by}: {plain(flag.why)}"
+        yield f"{name}: stopped by {signature(flag)}"
         yield "  next: stop the other deployment for good, then"
         yield f'        python -m ops resume {name} --reason "..."'
     yield "undo: none; the rows stay paused until a resume, and the other deployment still has its own"

@@ -1,11 +1,7 @@
-"""`dead list|show`: the jobs that wait for an operator, and what each of them holds.
-
-`retry|skip|replace JOB`: an operator's word about a dead job.
-"""
+"""Dead jobs: `dead list|show` says which wait for an operator, `retry|skip|replace JOB` is what one does about it."""
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -17,16 +13,15 @@ import click
 from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.choice import caller, class_named, signed
+from ops.commands.options import Change, answer, class_named, signed
 from ops.submission.json_lines import fields_of
 from ops.submission.rows import new_job
-from ops.wording import counted, duration, moment, plain
+from ops.wording import counted, duration, moment, plain, signature
 from shared.domain.job import Job, State, same_work
 from shared.domain.settings import ClassSettings
 from shared.errors import InvalidInput
 from shared.operate import jobs, switches
-from shared.operate.jobs import DeadRow, dead_job, list_dead, show_dead
-from shared.ports import Ports
+from shared.operate.jobs import DeadList, DeadRow, dead_job, list_dead, show_dead
 from shared.submit.validation import NewRow, new_row
 
 
@@ -54,20 +49,20 @@ def list_(access: Access, *, job_class: str, limit: int, as_json: bool) -> None:
     """
     settings = class_named(access.settings(), job_class)
     ports = access.ports()
-    found = list_dead(ports, settings, limit=limit)
-    if as_json:
-        rows = [to_builtins(row) for row in found.rows]
-        click.echo(json.dumps({"class": settings.name, "total": found.total, "dead": rows}, ensure_ascii=False))
+    dead = list_dead(ports, settings, limit=limit)
+    figures = {"class": settings.name, "total": dead.total, "dead": dead.rows}
+    answer(as_json, figures, _list_in_words(settings.name, dead, ports.clock.now_ms()))
+
+
+def _list_in_words(name: str, dead: DeadList, now_ms: int) -> Iterator[str]:
+    if not dead.rows:
+        yield f"{name}: no dead jobs."
         return
-    if not found.rows:
-        click.echo(f"{settings.name}: no dead jobs.")
-        return
-    now_ms = ports.clock.now_ms()
-    click.echo(f"{settings.name}: {found.total:,} dead, the first to die at the top")
-    for line in _table([_cells(row, now_ms) for row in found.rows]):
-        click.echo(f"  {line}")
-    if found.total > len(found.rows):
-        click.echo(f"  {found.total - len(found.rows):,} more: --limit {found.total}")
+    yield f"{name}: {dead.total:,} dead, the first to die at the top"
+    for line in _table([_cells(row, now_ms) for row in dead.rows]):
+        yield f"  {line}"
+    if dead.total > len(dead.rows):
+        yield f"  {dead.total - len(dead.rows):,} more: --limit {dead.total}"
 
 
 @dead.command(short_help="Show one dead job.")
@@ -84,10 +79,7 @@ def show(access: Access, *, job_id: str, as_json: bool) -> None:
     ports = access.ports()
     settings = class_named(access.settings(), dead_job(ports, job_id).job_class)
     row = show_dead(ports, settings, job_id)
-    if as_json:
-        click.echo(json.dumps(to_builtins(row), ensure_ascii=False))
-    else:
-        click.echo("\n".join(in_words(row, settings)))
+    answer(as_json, to_builtins(row), in_words(row, settings))
 
 
 def in_words(row: DeadRow, settings: ClassSettings) -> Iterator[str]:
@@ -105,7 +97,7 @@ def in_words(row: DeadRow, settings: ClassSettings) -> Iterator[str]:
     yield f"  due       {moment(row.due_ms)}, created {moment(row.created_ms)}"
     yield f"  holds     {holds_in_words(row, settings)}"
     if row.changed is not None:
-        yield f"  before    {row.changed.by} at {moment(row.changed.at_ms)}: {plain(row.changed.why)}"
+        yield f"  before    {signature(row.changed, with_time=True)}"
     job = quote(row.job_id) if row.job_id.isprintable() else "JOB"
     yield f'  then      python -m ops retry {job} --reason "..."'
     yield f'            python -m ops skip {job} --reason "..."'
@@ -149,52 +141,47 @@ _NO_WAY_BACK: Final = (
 @click.command(short_help="Try a dead job again.")
 @click.argument("job_id", metavar="JOB")
 @signed
-@click.pass_obj
-def retry(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def retry(change: Change, *, job_id: str) -> None:
     """Admit JOB again, with all its bounds fresh. It goes on behind its last finished chunk, in the recovery lane.
 
     \b
     Example
       python -m ops retry replay-4711 --reason "the summary prompt was mended in 1.4.2"
     """
-    case = _Case(access, job_id, reason, by)
-    if not dry_run:
+    case = _Case(change, job_id)
+    if not change.dry_run:
         jobs.retry(case.ports, job_id, signature=case.signature, nonce=uuid.uuid4().hex)
     row = case.row
     lines = [f"  bounds: {counted(row.attempts, 'attempt')} and {row.crashes} crashes -> 0"]
     if row.holds:
         lines.append(f"  its match stays held until it ends: {counted(row.holds, 'job')} behind it")
     undo = f"undo: none; python -m ops pause {row.job_class} before the next tick keeps it waiting"
-    case.say(State.WAITING, [*lines, *case.waits(), f"  {undo}"], dry_run=dry_run, as_json=as_json)
+    case.say(State.WAITING, [*lines, *case.waits(), f"  {undo}"])
 
 
 @click.command(short_help="Give a dead job up.")
 @click.argument("job_id", metavar="JOB")
 @signed
-@click.pass_obj
-def skip(access: Access, *, job_id: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def skip(change: Change, *, job_id: str) -> None:
     """End JOB as skipped. In an ordered class the next job of its match then waits for its tick.
 
     \b
     Example
       python -m ops skip replay-4711 --reason "the guild was deleted"
     """
-    case = _Case(access, job_id, reason, by)
-    if not dry_run:
+    case = _Case(change, job_id)
+    if not change.dry_run:
         jobs.skip(case.ports, case.settings, job_id, signature=case.signature, nonce=uuid.uuid4().hex)
     lines = [] if case.row.next_id is None else [f"  {plain(case.row.next_id)} is the next of its match", *case.waits()]
     undo = _NO_WAY_BACK.format(what="a skip")
-    case.say(State.SKIPPED, [*lines, f"  {undo}"], dry_run=dry_run, as_json=as_json)
+    case.say(State.SKIPPED, [*lines, f"  {undo}"])
 
 
 @click.command(short_help="Put another job in a dead one's place.")
 @click.argument("job_id", metavar="JOB")
 @click.argument("new", metavar="NEW.json|-")
 @signed
-@click.pass_obj
-def replace(
-    access: Access, *, job_id: str, new: str, reason: str, by: str | None, dry_run: bool, as_json: bool
-) -> None:
+def replace(change: Change, *, job_id: str, new: str) -> None:
     """End JOB as replaced by the job in NEW.json (- is standard input), which takes its place in its match.
 
     The file is one JSON object as for `submit`: a new job_id and a payload. Class and match are those of JOB.
@@ -205,26 +192,28 @@ def replace(
         | python -m ops replace replay-4711 - --reason "the replay was uploaded again"
     """
     document = _read(new)
-    case = _Case(access, job_id, reason, by)
+    case = _Case(change, job_id)
     job = jobs.dead_job(case.ports, job_id)
-    other = _replacement(access, case.ports, job, document, ordered=case.settings.ordered)
-    if not dry_run:
+    other = _replacement(case, job, document)
+    if not change.dry_run:
         jobs.replace(case.ports, case.settings, job_id, other, signature=case.signature, nonce=uuid.uuid4().hex)
     name = plain(other.job.job_id)
     place = f", place {job.seq} of its match" if case.settings.ordered else ""
     undo = _NO_WAY_BACK.format(what="a replacement")
     lines = [f"  {name}: new, waiting{place}", *case.waits(), f"  {undo}"]
-    case.say(State.REPLACED, lines, dry_run=dry_run, as_json=as_json, replacement=other.job.job_id)
+    case.say(State.REPLACED, lines, replacement=other.job.job_id)
 
 
 class _Case:
     """The dead job as it was before, and the signature of who decides on it."""
 
-    def __init__(self, access: Access, job_id: str, reason: str, by: str | None) -> None:
-        self.ports = access.ports()
-        self.settings: ClassSettings = class_named(access.settings(), jobs.dead_job(self.ports, job_id).job_class)
-        self.row: DeadRow = show_dead(self.ports, self.settings, job_id)
-        self.signature = switches.signed(self.ports, caller(access, by), reason, expected="why this is done")
+    def __init__(self, change: Change, job_id: str) -> None:
+        self._change = change
+        self.ports = change.ports
+        self.all_settings = change.access.settings()
+        self.settings = change.class_named(jobs.dead_job(self.ports, job_id).job_class)
+        self.row = show_dead(self.ports, self.settings, job_id)
+        self.signature = switches.signed(self.ports, change.who, change.why, expected="why this is done")
 
     def waits(self) -> list[str]:
         """When what waits now will be claimed."""
@@ -232,24 +221,21 @@ class _Case:
         flag = control.halt or control.pause
         if flag is None:
             return ["  a tick claims it when the budget allows"]
-        word = "halted" if control.halt else "paused"
-        return [f"  no tick claims it before a resume: the class is {word} by {flag.by}: {plain(flag.why)}"]
+        state = "halted" if control.halt else "paused"
+        return [f"  no tick claims it before a resume: the class is {state} by {signature(flag)}"]
 
-    def say(self, state: State, lines: Sequence[str], *, dry_run: bool, as_json: bool, **more: Any) -> None:
-        if as_json:
-            change = {
-                "job_id": self.row.job_id,
-                "was": State.DEAD.value,
-                "is": state.value,
-                "changed": to_builtins(self.signature),
-            }
-            effects = [line.strip() for line in lines]
-            click.echo(json.dumps({"dry_run": dry_run, **change, **more, "effects": effects}, ensure_ascii=False))
-            return
-        if dry_run:
-            click.echo("Dry run, nothing was changed.")
-        who = f"by {self.signature.by}: {plain(self.signature.why)}"
-        click.echo("\n".join([f"{plain(self.row.job_id)}: dead -> {state.value}, {who}", *lines]))
+    def say(self, state: State, lines: Sequence[str], **more: Any) -> None:
+        figures = {
+            "dry_run": self._change.dry_run,
+            "job_id": self.row.job_id,
+            "was": State.DEAD.value,
+            "is": state.value,
+            "changed": self.signature,
+            **more,
+            "effects": [line.strip() for line in lines],
+        }
+        head = f"{plain(self.row.job_id)}: dead -> {state.value}, by {signature(self.signature)}"
+        self._change.answer(figures, [head, *lines])
 
 
 def _read(path: str) -> str:
@@ -266,13 +252,14 @@ def _read(path: str) -> str:
         raise InvalidInput("NEW.json", got="bytes that are not UTF-8", expected="one JSON object") from None
 
 
-def _replacement(access: Access, ports: Ports, job: Job, document: str, *, ordered: bool) -> NewRow:
+def _replacement(case: _Case, job: Job, document: str) -> NewRow:
     """Judged as every submitted job is, and against the dead one, before anything is written."""
     fields = {"job_class": job.job_class, "match_id": job.match_id} | fields_of(document)
     fields.setdefault("priority", job.priority)
-    other = new_row(new_job(fields, default_class=None), access.settings(), now_ms=ports.clock.now_ms())
+    other = new_row(new_job(fields, default_class=None), case.all_settings, now_ms=case.ports.clock.now_ms())
     jobs.check_replacement(job, other.job)
-    there = ports.ledger.read_job(other.job.job_id)
-    if there is not None and (ordered or not same_work(there, other.job)):  # the same: finish what was interrupted
+    there = case.ports.ledger.read_job(other.job.job_id)
+    # The same work under the same id is an action that was interrupted: it is finished.
+    if there is not None and (case.settings.ordered or not same_work(there, other.job)):
         raise InvalidInput("replacement", got="an id that exists", expected="a new id")
     return other

@@ -1,41 +1,32 @@
-"""`pause CLASS` and `halt CLASS`: stop admission, and return when nothing more can be admitted.
-
-`resume CLASS`: let the next tick admit again.
-
-`webhook close|open [CLASS]`: whether the public webhook may admit runs.
-"""
+"""`pause`, `halt` and `resume CLASS`: whether it is admitted. `webhook close|open [CLASS]`: whether from outside."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import click
-from msgspec import to_builtins
 
-from ops.access import Access
-from ops.commands.choice import caller, class_named, signed
-from ops.wording import plain
+from ops.commands.options import Change, class_named, signed
+from ops.wording import signature
 from shared.domain.control import Control
 from shared.domain.job import Flag
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput
 from shared.operate import switches
 
-_Stop: TypeAlias = Callable[..., Flag]
-
 _EFFECTS: Final = {
-    "pause": "what is in flight settles, delayed retries stay, deployments change nothing",
-    "halt": "workers give their jobs back at the next chunk, within seconds; no attempt is burnt, no progress is lost",
+    "paused": "what is in flight settles, delayed retries stay, deployments change nothing",
+    "halted": (
+        "workers give their jobs back at the next chunk, within seconds; no attempt is burnt, no progress is lost"
+    ),
 }
 
 
 @click.command(short_help="Stop admission of a class.")
 @click.argument("job_class", metavar="CLASS")
 @signed
-@click.pass_obj
-def pause(access: Access, *, job_class: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def pause(change: Change, *, job_class: str) -> None:
     """Admit nothing more of CLASS. What is in flight settles, delayed retries stay, deployments change nothing.
 
     The command returns when the pause is committed: until then a tick that began before it may still be claiming,
@@ -45,14 +36,13 @@ def pause(access: Access, *, job_class: str, reason: str, by: str | None, dry_ru
     Example
       python -m ops pause replay_summary --reason "the upstream answers nonsense"
     """
-    _stop(access, "pause", switches.pause, job_class, reason, by, dry_run=dry_run, as_json=as_json)
+    _stop(change, job_class, "pause", "paused", switches.pause)
 
 
 @click.command(short_help="Stop admission, and let workers give their jobs back.")
 @click.argument("job_class", metavar="CLASS")
 @signed
-@click.pass_obj
-def halt(access: Access, *, job_class: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def halt(change: Change, *, job_class: str) -> None:
     """Pause CLASS, and let its workers give their jobs back at the next chunk: for work that does harm.
 
     A chunk that runs ends in its own time, and its result is kept. What was given back waits, with its cursor and
@@ -62,53 +52,43 @@ def halt(access: Access, *, job_class: str, reason: str, by: str | None, dry_run
     Example
       python -m ops halt replay_summary --reason "release 1.4.1 writes empty summaries"
     """
-    _stop(access, "halt", switches.halt, job_class, reason, by, dry_run=dry_run, as_json=as_json)
+    _stop(change, job_class, "halt", "halted", switches.halt)
 
 
-def _stop(
-    access: Access, name: str, stop: _Stop, job_class: str, reason: str, by: str | None, *, dry_run: bool, as_json: bool
-) -> None:
-    settings = class_named(access.settings(), job_class)
-    who, ports = caller(access, by), access.ports()
-    before = ports.ledger.read_control(settings.name)
-    done = {"pause": "paused", "halt": "halted"}[name]
-    flag = switches.signed(ports, who, reason, expected=f"why the class is {done}")
-    if not dry_run:
-        if not as_json:
+def _stop(change: Change, job_class: str, command: str, state: str, stop: Callable[..., Flag]) -> None:
+    name = change.class_named(job_class).name
+    who, ports = change.who, change.ports
+    before = ports.ledger.read_control(name)
+    flag = switches.signed(ports, who, change.why, expected=f"why the class is {state}")
+    if not change.dry_run:
+        if not change.as_json:
             click.echo("Waiting until no tick can admit any more ...", err=True)
-        flag = stop(ports, settings.name, by=who, why=reason)
-    if as_json:
-        change = {"job_class": settings.name, "dry_run": dry_run, name: to_builtins(flag)}
-        click.echo(json.dumps(change, ensure_ascii=False))
-        return
-    if dry_run:
-        click.echo("Dry run, nothing was changed.")
-    click.echo(f"{settings.name}: {done} by {flag.by}: {plain(flag.why)}")
-    click.echo(f"  {_EFFECTS[name]}")
-    for line in _before(before):
-        click.echo(f"  {line}")
-    click.echo(f'  undo: python -m ops resume {settings.name} --reason "..."')
-
-
-def _before(control: Control) -> list[str]:
-    """What was so already, and what the last tick saw of the rows that this is about."""
+        flag = stop(ports, name, by=who, why=change.why)
     lines = [
-        f"it was {word} already by {was.by}: {plain(was.why)}"
-        for word, was in (("paused", control.pause), ("halted", control.halt))
-        if was is not None
+        f"{name}: {state} by {signature(flag)}",
+        f"  {_EFFECTS[state]}",
+        *(f"  it was {earlier} already by {signature(was)}" for earlier, was in _stops(before)),
+        *_at_the_last_tick(before),
+        f'  undo: python -m ops resume {name} --reason "..."',
     ]
+    change.answer({"job_class": name, "dry_run": change.dry_run, command: flag}, lines)
+
+
+def _stops(control: Control) -> list[tuple[str, Flag]]:
+    return [(state, flag) for state, flag in (("paused", control.pause), ("halted", control.halt)) if flag is not None]
+
+
+def _at_the_last_tick(control: Control) -> Iterator[str]:
     if control.history:
-        last = control.history[-1]
-        waiting = last.waiting.total + last.later + last.behind
-        lines.append(f"as of the last tick {waiting:,} jobs wait and {last.in_flight:,} are in flight")
-    return lines
+        tick = control.history[-1]
+        waiting = tick.waiting.total + tick.later + tick.behind
+        yield f"  as of the last tick {waiting:,} jobs wait and {tick.in_flight:,} are in flight"
 
 
 @click.command(short_help="Let a paused or halted class be admitted again.")
 @click.argument("job_class", metavar="CLASS")
 @signed
-@click.pass_obj
-def resume(access: Access, *, job_class: str, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def resume(change: Change, *, job_class: str) -> None:
     """End the pause and the halt of CLASS: its next tick admits again. Nothing was forgotten, and no time was earned
     meanwhile.
 
@@ -116,40 +96,28 @@ def resume(access: Access, *, job_class: str, reason: str, by: str | None, dry_r
     Example
       python -m ops resume replay_summary --reason "the upstream is back"
     """
-    settings = class_named(access.settings(), job_class)
-    who, ports = caller(access, by), access.ports()
-    before = ports.ledger.read_control(settings.name)
-    if dry_run:
-        flag = switches.signed(ports, who, reason, expected="why the class is resumed")
+    name = change.class_named(job_class).name
+    who, ports = change.who, change.ports
+    before = ports.ledger.read_control(name)
+    if change.dry_run:
+        flag = switches.signed(ports, who, change.why, expected="why the class is resumed")
     else:
-        flag = switches.resume(ports, settings.name, by=who, why=reason)
-    if as_json:
-        click.echo(json.dumps(_figures(settings.name, before, flag, dry_run=dry_run), ensure_ascii=False))
+        flag = switches.resume(ports, name, by=who, why=change.why)
+    ended = {"pause": None, "halt": None, "was": before.pause, "was_halted": before.halt}
+    figures = {"job_class": name, "dry_run": change.dry_run, **ended, "resumed": flag}
+    change.answer(figures, _resumed(name, before, flag))
+
+
+def _resumed(name: str, before: Control, flag: Flag) -> Iterator[str]:
+    if before.admits:
+        yield f"{name}: was not paused."
         return
-    if dry_run:
-        click.echo("Dry run, nothing was changed.")
-    click.echo("\n".join(_lines(settings.name, before, flag)))
-
-
-def _figures(name: str, before: Control, flag: Flag, *, dry_run: bool) -> dict[str, object]:
-    was = None if before.pause is None else to_builtins(before.pause)
-    was_halted = None if before.halt is None else to_builtins(before.halt)
-    ended = {"pause": None, "halt": None, "was": was, "was_halted": was_halted}
-    return {"job_class": name, "dry_run": dry_run, **ended, "resumed": to_builtins(flag)}
-
-
-def _lines(name: str, before: Control, flag: Flag) -> list[str]:
-    ended = [(word, was) for word, was in (("paused", before.pause), ("halted", before.halt)) if was is not None]
-    if not ended:
-        return [f"{name}: was not paused."]
-    lines = [f"{name}: resumed by {flag.by}: {plain(flag.why)}"]
-    lines += [f"  it was {word} by {was.by}: {plain(was.why)}" for word, was in ended]
+    yield f"{name}: resumed by {signature(flag)}"
+    for state, was in _stops(before):
+        yield f"  it was {state} by {signature(was)}"
     if before.history:
-        lines.append(
-            f"  as of the last tick {before.history[-1].pending:,} jobs are unfinished; the next one admits again"
-        )
-    again = "halt" if before.halt is not None else "pause"
-    return [*lines, f'  undo: python -m ops {again} {name} --reason "..."']
+        yield f"  as of the last tick {before.history[-1].pending:,} jobs are unfinished; the next one admits again"
+    yield f'  undo: python -m ops {"pause" if before.halt is None else "halt"} {name} --reason "..."'
 
 
 @click.group(short_help="Close the public webhook, or open it again.")
@@ -165,8 +133,7 @@ def webhook() -> None:
 @webhook.command(short_help="Admit no more runs from outside.")
 @click.argument("job_class", metavar="[CLASS]", required=False)
 @signed
-@click.pass_obj
-def close(access: Access, *, job_class: str | None, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def close(change: Change, *, job_class: str | None) -> None:
     """Refuse every request for CLASS (all classes that are open to the webhook) from now on, with 409 "closed".
 
     A request that was being admitted at this moment leaves a run that its tick closes as skipped. What is in flight
@@ -176,52 +143,39 @@ def close(access: Access, *, job_class: str | None, reason: str, by: str | None,
     Example
       python -m ops webhook close --reason "the CI token was printed in a log"
     """
-    _switch(access, job_class, reason, by, closed=True, dry_run=dry_run, as_json=as_json)
+    _switch(change, job_class, closed=True)
 
 
 @webhook.command(name="open", short_help="Let runs in from outside again.")
 @click.argument("job_class", metavar="[CLASS]", required=False)
 @signed
-@click.pass_obj
-def open_(access: Access, *, job_class: str | None, reason: str, by: str | None, dry_run: bool, as_json: bool) -> None:
+def open_(change: Change, *, job_class: str | None) -> None:
     """Let the webhook admit runs of CLASS (all classes that are open to it) again.
 
     \b
     Example
       python -m ops webhook open --reason "the secret was rotated"
     """
-    _switch(access, job_class, reason, by, closed=False, dry_run=dry_run, as_json=as_json)
+    _switch(change, job_class, closed=False)
 
 
-def _switch(
-    access: Access,
-    job_class: str | None,
-    reason: str,
-    by: str | None,
-    *,
-    closed: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    names = _classes(access.settings(), job_class)
-    ports, who = access.ports(), caller(access, by)
-    if dry_run:
-        flag = switches.signed(ports, who, reason, expected="why the webhook is switched")
+def _switch(change: Change, job_class: str | None, *, closed: bool) -> None:
+    names = _webhook_classes(change.access.settings(), job_class)
+    ports, who = change.ports, change.who
+    if change.dry_run:
+        flag = switches.signed(ports, who, change.why, expected="why the webhook is switched")
     else:
-        flag = switches.switch_webhook(ports, names, closed=closed, by=who, why=reason)
-    if as_json:
-        switched = {"classes": names, "webhook_closed": closed, "webhook_switched": to_builtins(flag)}
-        click.echo(json.dumps({"dry_run": dry_run, **switched}, ensure_ascii=False))
-        return
-    if dry_run:
-        click.echo("Dry run, nothing was changed.")
-    other = "open" if closed else "close"
+        flag = switches.switch_webhook(ports, names, closed=closed, by=who, why=change.why)
+    done, other = ("closed", "open") if closed else ("opened", "close")
+    lines = []
     for name in names:
-        click.echo(f"{name}: webhook {'closed' if closed else 'opened'} by {flag.by}: {plain(flag.why)}")
-        click.echo(f'  undo: python -m ops webhook {other} {name} --reason "..."')
+        lines.append(f"{name}: webhook {done} by {signature(flag)}")
+        lines.append(f'  undo: python -m ops webhook {other} {name} --reason "..."')
+    figures = {"dry_run": change.dry_run, "classes": names, "webhook_closed": closed, "webhook_switched": flag}
+    change.answer(figures, lines)
 
 
-def _classes(settings: Settings, name: str | None) -> list[str]:
+def _webhook_classes(settings: Settings, name: str | None) -> list[str]:
     names = sorted(settings.webhook_classes) if name is None else [class_named(settings, name).name]
     if not settings.webhook_classes.issuperset(names) or not names:
         raise InvalidInput("CLASS", got="a class without the webhook", expected="webhook = true in the configuration")

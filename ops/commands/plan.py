@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import click
@@ -10,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ops.access import Access
-from ops.commands.choice import class_named
+from ops.commands.options import answer, class_named
 from ops.wording import counted, duration
 from shared.domain.settings import ClassSettings
 from shared.errors import HistoryUnavailable, InvalidInput
@@ -77,13 +76,10 @@ def plan(
     """
     mine = {name: Factor(name=name, value=value, source="given") for name, value in given.items() if value is not None}
     asked = _of_nothing(mine) if job_class is None else _of_class(access, job_class, mine, declared=declared)
-    found = _planned(asked, matches)
+    planned = _planned(asked, matches)
     pending = asked.numbers["pending"].value or 0
     cost_usd = None if asked.job_usd is None else asked.job_usd * pending
-    if as_json:
-        click.echo(json.dumps(_figures(found, asked, cost_usd), ensure_ascii=False))
-    else:
-        click.echo("\n".join(_lines(found, asked, cost_usd)))
+    answer(as_json, _figures(planned, asked, cost_usd), _lines(planned, asked, cost_usd))
 
 
 def _of_nothing(mine: dict[str, Factor]) -> _Question:
@@ -115,12 +111,12 @@ def _shape(facts: ClassFacts) -> Shape:
 
 def _of_rows(access: Access, ports: Ports, settings: ClassSettings, shape: Shape) -> tuple[Shape, tuple[str, ...]]:
     """The shape with what rows and metrics say, and what they could not be asked."""
-    seen = replace(shape, sample=sample_matches(ports, settings))
+    with_sample = replace(shape, sample=sample_matches(ports, settings))
     try:
         quiet_s = undeferred_s(access.history(), settings, now_ms=ports.clock.now_ms())
     except HistoryUnavailable as error:
-        return seen, (f"Whether the pool ever saturates is not known: CloudWatch did not say ({error.detail}).",)
-    return replace(seen, undeferred_s=quiet_s), ()
+        return with_sample, (f"Whether the pool ever saturates is not known: CloudWatch did not say ({error.detail}).",)
+    return replace(with_sample, undeferred_s=quiet_s), ()
 
 
 def _planned(asked: _Question, matches: int | None) -> CapacityPlan:
@@ -150,30 +146,30 @@ def _as_option(error: ValueError) -> InvalidInput:
     return InvalidInput(f"--{option}", got=got, expected=expected)
 
 
-def _figures(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> dict[str, Any]:
+def _figures(planned: CapacityPlan, asked: _Question, cost_usd: float | None) -> dict[str, Any]:
     return {
-        "drains": found.drains,
-        "net_rate_per_s": found.net_rate_per_s,
-        "drain_s": found.drain_s,
-        "binding": found.binding.value,
-        "ticks": found.ticks,
+        "drains": planned.drains,
+        "net_rate_per_s": planned.net_rate_per_s,
+        "drain_s": planned.drain_s,
+        "binding": planned.binding.value,
+        "ticks": planned.ticks,
         "cost_usd": cost_usd,
-        "upstream_rate_per_s": found.upstream_rate_per_s,
-        "slots_rate_per_s": found.slots_rate_per_s,
-        "sentences": list(found.sentences),
-        "warnings": list(found.warnings),
-        "unknown": list(asked.unknown),
+        "upstream_rate_per_s": planned.upstream_rate_per_s,
+        "slots_rate_per_s": planned.slots_rate_per_s,
+        "sentences": planned.sentences,
+        "warnings": planned.warnings,
+        "unknown": asked.unknown,
         "numbers": {name: {"value": factor.value, "source": factor.source} for name, factor in asked.numbers.items()},
     }
 
 
-def _lines(found: CapacityPlan, asked: _Question, cost_usd: float | None) -> list[str]:
-    lines = [found.sentences[0], *(f"  {sentence}" for sentence in found.sentences[1:])]
-    if found.drain_s is not None and found.ticks is not None:
-        lines.append(f"  done in {duration(found.drain_s)}, over {counted(found.ticks, 'tick')}")
+def _lines(planned: CapacityPlan, asked: _Question, cost_usd: float | None) -> list[str]:
+    lines = [planned.sentences[0], *(f"  {sentence}" for sentence in planned.sentences[1:])]
+    if planned.drain_s is not None and planned.ticks is not None:
+        lines.append(f"  done in {duration(planned.drain_s)}, over {counted(planned.ticks, 'tick')}")
     if cost_usd is not None:
         lines.append(f"  about {cost_usd:.2f} USD of table, queue and workers, without what the upstream charges")
-    lines += [f"  warning: {warning}" for warning in found.warnings]
+    lines += [f"  warning: {warning}" for warning in planned.warnings]
     lines += [f"  {sentence}" for sentence in asked.unknown]
     lines.append("  from")
     for name, factor in asked.numbers.items():

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import click
-from msgspec import to_builtins
 
-from ops.access import Access
-from ops.commands.choice import caller, class_named, signed
+from ops.commands.options import Change, signed
 from ops.commands.status import override_in_words
-from ops.wording import plain
+from ops.wording import signature
 from shared.domain.control import RateOverride
 from shared.errors import InvalidInput
 from shared.operate import switches
@@ -23,19 +20,7 @@ from shared.operate import switches
 @click.option("--for", "for_minutes", type=float, metavar="MINUTES", help="Until when; by default until --clear.")
 @click.option("--clear", is_flag=True, help="Take the bound away.")
 @signed
-@click.pass_obj
-def rate(
-    access: Access,
-    *,
-    job_class: str,
-    per_s: float | None,
-    for_minutes: float | None,
-    clear: bool,
-    reason: str,
-    by: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def rate(change: Change, *, job_class: str, per_s: float | None, for_minutes: float | None, clear: bool) -> None:
     """Admit at most PER_S jobs per second of CLASS, from its next tick on. What its upstream and its slots allow still
     holds, so that a bound above that does nothing. Pauses and resumes leave it as it is, deployments too.
 
@@ -44,41 +29,37 @@ def rate(
       python -m ops rate replay_summary 2.5 --for 120 --reason "the provider is in maintenance until noon"
       python -m ops rate replay_summary --clear --reason "the maintenance is over"
     """
-    name = class_named(access.settings(), job_class).name
+    name = change.class_named(job_class).name
     if clear == (per_s is not None):
         raise InvalidInput("PER_S", got="both" if clear else "nothing", expected="a rate, or --clear instead of it")
-    ports, for_s = access.ports(), None if for_minutes is None else for_minutes * 60
-    word = switches.rate_override(ports, per_s, by=caller(access, by), why=reason, for_s=for_s)
+    ports, for_s = change.ports, None if for_minutes is None else for_minutes * 60
+    override = switches.rate_override(ports, per_s, by=change.who, why=change.why, for_s=for_s)
     before = ports.ledger.read_control(name).rate
-    was = before if before is not None and before.holds(word.flag.at_ms) else None
-    if not dry_run:
-        switches.set_rate(ports, name, word)
-    if as_json:
-        said = {
-            "rate_override": None if per_s is None else to_builtins(word),
-            "was": None if was is None else to_builtins(was),
-        }
-        change = {"job_class": name, "dry_run": dry_run, **said, "changed": to_builtins(word.flag)}
-        click.echo(json.dumps(change, ensure_ascii=False))
-        return
-    if dry_run:
-        click.echo("Dry run, nothing was changed.")
-    click.echo("\n".join(_lines(name, word, was)))
+    was = before if before is not None and before.holds(override.flag.at_ms) else None
+    if not change.dry_run:
+        switches.set_rate(ports, name, override)
+    figures = {
+        "job_class": name,
+        "dry_run": change.dry_run,
+        "rate_override": None if per_s is None else override,
+        "was": was,
+        "changed": override.flag,
+    }
+    change.answer(figures, _lines(name, override, was))
 
 
-def _lines(name: str, word: RateOverride, was: RateOverride | None) -> Iterator[str]:
-    if word.rate_per_s is not None:
-        yield f"{name}: {override_in_words(word)}"
+def _lines(name: str, override: RateOverride, was: RateOverride | None) -> Iterator[str]:
+    if override.rate_per_s is not None:
+        yield f"{name}: {override_in_words(override)}"
         yield "  from its next tick on; what upstream and slots allow still holds"
-        if was is not None:
-            yield f"  it was {override_in_words(was)}"
     elif was is None:
         yield f"{name}: its rate was not bound."
         return
     else:
-        yield f"{name}: no bound any more, by {word.flag.by}: {plain(word.flag.why)}"
+        yield f"{name}: no bound any more, by {signature(override.flag)}"
+    if was is not None:
         yield f"  it was {override_in_words(was)}"
-    yield f'  undo: python -m ops rate {name} {_arguments(was, word.flag.at_ms)} --reason "..."'
+    yield f'  undo: python -m ops rate {name} {_arguments(was, override.flag.at_ms)} --reason "..."'
 
 
 def _arguments(override: RateOverride | None, now_ms: int) -> str:

@@ -12,13 +12,13 @@ import click
 from click.core import ParameterSource
 
 from ops.commands.out_file import check_out, write_out
-from ops.simulator import scenario_file
 from ops.simulator.crash_sweep import sweep_once, sweep_pairs
 from ops.simulator.ledger_drive import ExportedClass, LedgerDrive
 from ops.simulator.ledger_file import read_class
 from ops.simulator.policies import POLICIES, run_policy
 from ops.simulator.result import Result
 from ops.simulator.run import PACED
+from ops.simulator.scenario import load_scenario, scenario_names
 from ops.simulator.seeds import SeedReport, Spread, run_seeds, spreads
 from ops.wording import aligned, cell
 from shared.errors import InvalidInput
@@ -76,11 +76,11 @@ def simulate(ctx: click.Context, /, *, name: str | None, as_json: bool, out: Pat
     check_out(out)
     policies = POLICIES if asked["policy"] == "all" else (asked["policy"],)
     if asked["listing"]:
-        click.echo("\n".join(f"{known:20} {scenario_file.load(known).about}" for known in scenario_file.names()))
+        click.echo("\n".join(f"{known:20} {load_scenario(known).about}" for known in scenario_names()))
     elif asked["sweep"]:
         ctx.exit(_sweep(asked["sweep"], as_json=as_json))
     elif name is None:
-        known = ", ".join(scenario_file.names())
+        known = ", ".join(scenario_names())
         raise InvalidInput("--scenario", got="nothing", expected=f"a file or one of {known}")
     elif asked["ledger"]:
         exported = read_class(asked["ledger"], ctx.obj.settings(), asked["job_class"])
@@ -111,7 +111,7 @@ def _refuse_idle(ctx: click.Context) -> None:
 
 
 def _policies(name: str, seed: int, policies: Sequence[str], *, as_json: bool, out: Path | None) -> int:
-    scenario = scenario_file.load(name)
+    scenario = load_scenario(name)
     if not as_json:
         click.echo(f"{scenario.name}, seed {seed}: {scenario.about}", err=True)
     results = []
@@ -130,7 +130,7 @@ def _policies(name: str, seed: int, policies: Sequence[str], *, as_json: bool, o
 
 def _ledger(name: str, exported: ExportedClass, seed: int, *, as_json: bool, out: Path | None) -> int:
     """One run; what the scenario expects is said of its own jobs, and not asked of others."""
-    scenario, began_s = scenario_file.load(name), time.perf_counter()
+    scenario, began_s = load_scenario(name), time.perf_counter()
     run = LedgerDrive(scenario, exported, seed)
     run.run()
     result = run.finish()
@@ -183,7 +183,7 @@ def _seeds(name: str, seeds: range, policies: Sequence[str], state: Path | None,
     """The worst seed counts; a figure of each expectation of the scenario is shown, the policies side by side."""
     if state is not None and tuple(policies) != (PACED,):
         raise InvalidInput("--state", got="the option beside --policy", expected="one or the other")
-    scenario = scenario_file.load(name)
+    scenario = load_scenario(name)
     began_s = time.perf_counter()
 
     def told(report: SeedReport) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Sequence
@@ -12,8 +11,10 @@ import click
 from msgspec import to_builtins
 
 from ops.access import Access
+from ops.commands.options import answer
+from ops.long_run import meter_for
 from ops.submission.csv_rows import PART, CsvShape
-from ops.submission.load import Outcome, Plan, Submission, Summary, in_words, meter_for
+from ops.submission.load import Outcome, Plan, Submission, Summary, in_words
 from ops.submission.rows import FIELDS
 from ops.submission.source import Format, format_of, opened
 from shared.errors import InvalidInput
@@ -26,7 +27,7 @@ EXIT_CODES = {Outcome.COMPLETE: 0, Outcome.REFUSED: 1, Outcome.INTERRUPTED: 130,
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice([each.value for each in Format]),
+    type=click.Choice([named.value for named in Format]),
     help="By default from the name: .csv and .tsv are CSV, the rest JSON lines.",
 )
 @click.option(
@@ -85,10 +86,7 @@ def submit(
     with opened(file, rewindable=strict) as source:
         summary = submission.run(source)
         name = source.name
-    if as_json:
-        click.echo(json.dumps(_as_json(summary), ensure_ascii=False))
-    else:
-        click.echo("\n".join(in_words(summary, name=name)))
+    answer(as_json, _figures(summary), in_words(summary, name=name))
     code = EXIT_CODES[summary.outcome] or int(summary.refused > 0)
     click.get_current_context().exit(code)
 
@@ -118,7 +116,9 @@ def _delimiter(asked: str | None, file: str) -> str:
     return given
 
 
-def _as_json(summary: Summary) -> dict[str, Any]:
+def _figures(summary: Summary) -> dict[str, Any]:
+    refusals = [
+        {"line": refusal.position, "field": refusal.field, "reason": refusal.reason} for refusal in summary.refusals
+    ]
     figures: dict[str, Any] = to_builtins(summary)
-    refusals = [{"line": each.position, "field": each.field, "reason": each.reason} for each in summary.refusals]
-    return {"jobs": summary.jobs} | figures | {"outcome": summary.outcome.value, "refusals": refusals}
+    return {"jobs": summary.jobs} | figures | {"refusals": refusals}

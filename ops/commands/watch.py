@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ops.access import Access
-from ops.commands.choice import class_named
+from ops.commands.options import class_named
 from ops.commands.status import as_figures, details, state_in_words
 from ops.wording import duration, moment
 from shared.domain.control import TickLine
@@ -54,12 +54,12 @@ def watch(access: Access, *, job_class: str, every_s: float, times: int | None, 
     ports = access.ports()
     with _view(as_json=as_json) as show:
         try:
-            _look(ports, settings, show, every_s=every_s, times=times)
+            _look_again(ports, settings, show, every_s=every_s, times=times)
         except KeyboardInterrupt:
             return  # how a watch ends
 
 
-def _look(ports: Ports, settings: ClassSettings, show: _Show, *, every_s: float, times: int | None) -> None:
+def _look_again(ports: Ports, settings: ClassSettings, show: _Show, *, every_s: float, times: int | None) -> None:
     looks = 0
     while True:
         show(watched(ports, settings))
@@ -72,21 +72,21 @@ def _look(ports: Ports, settings: ClassSettings, show: _Show, *, every_s: float,
 @contextmanager
 def _view(*, as_json: bool) -> Iterator[_Show]:
     if as_json:
-        yield lambda seen: click.echo(json.dumps(_figures(seen), ensure_ascii=False))
+        yield lambda look: click.echo(json.dumps(to_builtins(_figures(look)), ensure_ascii=False))
     elif not sys.stdout.isatty():
-        yield lambda seen: click.echo(line(seen))
+        yield lambda look: click.echo(line(look))
     else:
         with Live(console=Console(), auto_refresh=False, screen=False) as live:
-            yield lambda seen: live.update(drawn(seen), refresh=True)
+            yield lambda look: live.update(drawn(look), refresh=True)
 
 
-def _figures(seen: Watched) -> dict[str, Any]:
-    return {"at_ms": seen.at_ms, **as_figures(seen.status), "ticks": [to_builtins(each) for each in seen.ticks]}
+def _figures(look: Watched) -> dict[str, Any]:
+    return {"at_ms": look.at_ms, **as_figures(look.status), "ticks": look.ticks}
 
 
-def line(seen: Watched) -> str:
+def line(look: Watched) -> str:
     """One look in one line."""
-    status, parts = seen.status, [f"{moment(seen.at_ms)}  {seen.status.job_class}  {state_in_words(seen.status)}"]
+    status, parts = look.status, [f"{moment(look.at_ms)}  {look.status.job_class}  {state_in_words(look.status)}"]
     rows, tick = status.rows, status.last_tick
     if rows is not None:
         parts.append(f"pending {rows.pending:,} (live {rows.waiting.live:,}, recovery {rows.waiting.recovery:,},")
@@ -98,35 +98,35 @@ def line(seen: Watched) -> str:
     return "  ".join(parts)
 
 
-def drawn(seen: Watched) -> Panel:
+def drawn(look: Watched) -> Panel:
     """One look as a panel: when it is over, then what waits, then the last ticks, the newest at the bottom."""
-    status = seen.status
+    status = look.status
     style = "bold red" if status.ticks_missing or status.state in ("growing", "stalled") else "bold"
     head = Text(state_in_words(status), style=style)
     facts = Table.grid(padding=(0, 2))
     for name, text in details(status):
         facts.add_row(Text(name, style="red" if name == "warning" else "dim"), Text(text))
-    if len(seen.ticks) > 1:
-        facts.add_row(Text("pending", style="dim"), Text(_spark([each.pending for each in seen.ticks])))
-    title = Text(f"{status.job_class} at {moment(seen.at_ms)}")
-    return Panel(Group(head, Text(""), facts, Text(""), _ticks(seen.ticks)), title=title, title_align="left")
+    if len(look.ticks) > 1:
+        facts.add_row(Text("pending", style="dim"), Text(_spark([tick.pending for tick in look.ticks])))
+    title = Text(f"{status.job_class} at {moment(look.at_ms)}")
+    return Panel(Group(head, Text(""), facts, Text(""), _ticks(look.ticks)), title=title, title_align="left")
 
 
 def _ticks(ticks: tuple[TickLine, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("tick", "waiting", "in flight", "budget", "admitted", "jobs/s", "swept", "ETA", "bound by"):
         table.add_column(name, justify="left" if name in ("tick", "bound by") else "right")
-    for each in ticks[-_SHOWN_TICKS:]:
+    for tick in ticks[-_SHOWN_TICKS:]:
         table.add_row(
-            f"{datetime.fromtimestamp(each.at_ms / 1000, tz=UTC):%H:%M}",
-            f"{each.waiting.total:,}",
-            f"{each.in_flight:,}",
-            f"{each.budget:,}",
-            f"{each.admitted:,}",
-            f"{each.rate_per_s:.2f}",
-            f"{each.swept:,}",
-            "-" if each.eta_s is None else duration(each.eta_s),
-            _BOUND.get(each.binding, each.binding),
+            f"{datetime.fromtimestamp(tick.at_ms / 1000, tz=UTC):%H:%M}",
+            f"{tick.waiting.total:,}",
+            f"{tick.in_flight:,}",
+            f"{tick.budget:,}",
+            f"{tick.admitted:,}",
+            f"{tick.rate_per_s:.2f}",
+            f"{tick.swept:,}",
+            "-" if tick.eta_s is None else duration(tick.eta_s),
+            _BOUND.get(tick.binding, tick.binding),
         )
     return table
 

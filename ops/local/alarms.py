@@ -4,11 +4,10 @@ A local emulator keeps alarms but does not judge them. The rules are those of "C
 missing data": data points are periods aligned to the epoch; more of them are looked at than are evaluated; real ones go
 first, newest first; and only if there are too few of them does the treatment of missing data fill the rest.
 
-Which alarms would be on: a synthesised template's alarms over the metrics that functions printed.
+As a program it prints a synthesised template's alarms and, with what a function printed, the states they would be in;
+lines that are no embedded metrics are passed over.
 
-npx cdk synth --quiet && python -m ops.local.alarms cdk.out/Sluice.template.json pacer.log
-
-The log is what a function wrote: lines that are no embedded metrics are passed over. Without one it prints the table.
+    npx cdk synth --quiet && python -m ops.local.alarms cdk.out/Sluice.template.json pacer.log
 """
 
 from __future__ import annotations
@@ -31,12 +30,16 @@ LOOK_BACK_PERIODS: Final = 2
 
 
 class AlarmState(StrEnum):
+    """In CloudWatch's words."""
+
     OK = "OK"
     ALARM = "ALARM"
     INSUFFICIENT_DATA = "INSUFFICIENT_DATA"
 
 
 class Missing(StrEnum):
+    """How an alarm treats missing data, in CloudWatch's words."""
+
     MISSING = "missing"
     IGNORE = "ignore"
     BREACHING = "breaching"
@@ -73,7 +76,7 @@ class AlarmRule(Struct, frozen=True, kw_only=True):
         return cls(
             namespace=properties["Namespace"],
             metric=properties["MetricName"],
-            dimensions={each["Name"]: each["Value"] for each in properties.get("Dimensions", ())},
+            dimensions={pair["Name"]: pair["Value"] for pair in properties.get("Dimensions", ())},
             statistic=properties["Statistic"],
             period_s=int(properties["Period"]),
             comparison=properties["ComparisonOperator"],
@@ -115,12 +118,12 @@ def datapoints(rule: AlarmRule, samples: Iterable[Sample], *, now_ms: int) -> li
         number = count - 1 - (end_ms - 1 - sample.at_ms) // period_ms
         if _is_of(rule, sample) and sample.at_ms < end_ms and number >= 0:
             values[number].append(sample.value)
-    return [_AGGREGATE[rule.statistic](each) if each else None for each in values]
+    return [_AGGREGATE[rule.statistic](period) if period else None for period in values]
 
 
 def judge(breaching: Sequence[bool | None], rule: AlarmRule, before: AlarmState) -> AlarmState:
     """From the data points, oldest first: breaching, not breaching or missing (None)."""
-    real = [each for each in breaching if each is not None][-rule.n :]
+    real = [point for point in breaching if point is not None][-rule.n :]
     bad = sum(real)
     if len(real) == rule.n or bad >= rule.m:
         return AlarmState.ALARM if bad >= rule.m else AlarmState.OK
@@ -148,7 +151,7 @@ def rules_of(template: Mapping[str, Any]) -> dict[str, AlarmRule]:
         logical_id: AlarmRule.of(resource["Properties"])
         for logical_id, resource in template["Resources"].items()
         if resource["Type"] == "AWS::CloudWatch::Alarm"
-        and all(isinstance(each["Value"], str) for each in resource["Properties"]["Dimensions"])
+        and all(isinstance(pair["Value"], str) for pair in resource["Properties"]["Dimensions"])
     }
 
 
@@ -185,7 +188,7 @@ def main(template: Path, log: Path | None) -> None:
     """Print the alarm table of TEMPLATE, and the states that it would be in at the end of LOG."""
     rules = rules_of(json.loads(template.read_text(encoding="utf-8")))
     samples = [] if log is None else list(samples_of(log.read_text(encoding="utf-8").splitlines()))
-    now_ms = max((each.at_ms for each in samples), default=0)
+    now_ms = max((sample.at_ms for sample in samples), default=0)
     table = Table(box=None, pad_edge=False)
     for name in ("alarm", "class", "metric", "when", "missing", "state"):
         table.add_column(name)

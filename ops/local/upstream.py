@@ -1,10 +1,4 @@
-"""The demo's "models": an extractive match summary, a label by its words. Pure: one text has one answer.
-
-What the demo's upstream decides and remembers: a token bucket, and every effect that it has had.
-
-No clock and no I/O: `now_s` is an argument. Callers hold a lock around each call.
-
-The demo's upstream: a real HTTP server with a real rate limit, and a memory of every effect that it has had.
+"""The demo's upstream: a real HTTP server with a real rate limit, and a memory of every effect that it has had.
 
     python -m ops.local.upstream --limit 10 --burst 5 --latency-ms 200
 
@@ -35,22 +29,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
+# -- the "models": an extractive match summary, a label by its words. Pure: one text has one answer
+
 TAG: Final = re.compile(r'^\[(\w+)\s+"(.*)"\]$')
-
 COMMENT: Final = re.compile(r"\{[^}]*\}")
-
 MOVE_NUMBER: Final = re.compile(r"^(\d+)\.+")
-
 RESULTS: Final = frozenset({"1-0", "0-1", "1/2-1/2", "*"})
+"""The parts of a game's record."""
 
 LINE_CHARS: Final = 80
+"""Of the first and the last line, what a summary quotes."""
 
 BYTES_PER_TOKEN: Final = 4
 
 MAX_DIGITS: Final = 9
+"""Of a move's number: Python refuses to read numbers of thousands of digits."""
 
 
 def summarise(text: str) -> dict[str, Any]:
@@ -81,8 +77,8 @@ def classify(text: str, labels: Sequence[str]) -> dict[str, Any]:
     """The label whose words stand earliest in the text; the last one, which should be "other", where none does."""
     read = text.casefold()
     places = {label: read.find(label.replace("_", " ").casefold()) for label in labels}
-    found = [label for label in labels if places[label] >= 0]
-    label = min(found, key=lambda label: (places[label], label)) if found else labels[-1]
+    named = [label for label in labels if places[label] >= 0]
+    label = min(named, key=lambda label: (places[label], label)) if named else labels[-1]
     return {"label": label, "usage": {"input_tokens": tokens(text), "output_tokens": tokens(label)}}
 
 
@@ -111,7 +107,13 @@ def _clip(line: str) -> str:
     return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
 
 
+# -- what the upstream decides and remembers. No clock and no I/O: `now_s` is an argument, callers hold a lock
+
 WORST_WINDOW_S: Final = 600.0
+"""Over which refusals are bounded: ten minutes, as the class's own configuration bounds them."""
+
+Calls: TypeAlias = list[tuple[float, bool]]
+"""(time in seconds, refused) in order of time."""
 
 
 class Verdict(StrEnum):
@@ -161,13 +163,13 @@ class Effect:
     repeats: int = 0
 
 
-class Tally:
+class CallLog:
     """Every call, in order, and every effect by its idempotency key."""
 
     def __init__(self) -> None:
         self.effects: dict[str, Effect] = {}
         self.verdicts: Counter[Verdict] = Counter()
-        self._calls: list[tuple[float, bool]] = []
+        self._calls: Calls = []
 
     def judge(self, key: str, text: str, *, bucket: TokenBucket, now_s: float) -> tuple[Verdict, float]:
         """The verdict on one call, recorded, and for a refusal the seconds to wait.
@@ -205,10 +207,6 @@ class Tally:
             return Verdict.CONFLICT
         known.repeats += 1
         return Verdict.REPEAT
-
-
-Calls = list[tuple[float, bool]]
-"""(time in seconds, refused) in order of time."""
 
 
 def per_1000(calls: Calls) -> float:
@@ -253,13 +251,13 @@ def retry_after(wait_s: float) -> str:
     return str(max(1, math.ceil(wait_s)))
 
 
+# -- over HTTP
+
 MAX_BODY_BYTES: Final = 256 * 1024
-
 CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,12}")
-
 MAX_KEY_CHARS: Final = 512
-
 IDLE_TIMEOUT_S: Final = 30
+"""What a caller may send, and how long a connection may be silent."""
 
 
 class RequestError(Exception):
@@ -290,7 +288,7 @@ class InferenceServer(ThreadingHTTPServer):
         self.clock = clock
         self.think = think
         self.lock = threading.Lock()
-        self.tally = Tally()
+        self.calls = CallLog()
         self.bucket = TokenBucket(limit_per_s=limit_per_s, burst=burst, level=burst, filled_at_s=clock())
         self.in_flight: list[str] = []
         self.abandoned: list[str] = []
@@ -306,23 +304,23 @@ class InferenceServer(ThreadingHTTPServer):
 
     def judge(self, key: str, text: str) -> tuple[Verdict, float]:
         with self.lock:
-            return self.tally.judge(key, text, bucket=self.bucket, now_s=self.clock())
+            return self.calls.judge(key, text, bucket=self.bucket, now_s=self.clock())
 
     def change_limit(self, *, limit_per_s: float, burst: float) -> None:
         with self.lock:
             self.bucket.change(limit_per_s=limit_per_s, burst=burst, now_s=self.clock())
 
     def report(self, *, with_keys: bool) -> dict[str, Any]:
-        """The tally's figures, the keys in flight at this moment, and those whose caller was gone before the answer."""
+        """The log's figures, the keys in flight at this moment, and those whose caller was gone before the answer."""
         with self.lock:
-            report = self.tally.report()
+            report = self.calls.report()
             report |= {"in_flight": list(self.in_flight), "abandoned": list(self.abandoned)}
             report |= {"limit_per_s": self.bucket.limit_per_s, "burst": self.bucket.burst}
             if with_keys:
                 now_s = self.clock()
                 report["keys"] = {
                     key: {"calls": 1 + effect.repeats, "age_s": now_s - effect.at_s}
-                    for key, effect in self.tally.effects.items()
+                    for key, effect in self.calls.effects.items()
                 }
         return report
 

@@ -1,149 +1,40 @@
-"""Look at a drain the way an operator's tools do: counts from the ledger's index, calls from the upstream.
+"""The demo's verdict: gather what is stored and what the upstream remembers, then judge it.
 
-Gather what `verify` judges: rows, outputs and objects as they are stored, effects as the upstream remembers them.
-
-What must be true after a drain, judged from evidence: pure, so that each check is known to be able to fail.
+What must be true after a drain is judged from evidence alone, so that each check is known to be able to fail.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
 from msgspec import Struct
 
 from functions.worker.kinds.replay_summary import SEGMENT_BYTES
-from ops.local.chaos import Kill
+from ops.local.deployment import Deployment
 from ops.local.scenario import UPSTREAM, Replay, segment_count
-from ops.local.stage import Stage
 from ops.local.upstream import summarise
-from ops.local.view import Sight
 from shared.domain.control import TickLine
 from shared.domain.job import State
 from shared.domain.stats import CONTINUATIONS, WINDOW_MS, total, window_of
-from shared.pacer.forecast import drain_eta
-from shared.steps.counting import count_rows, read_inflight
-
-RATE_WINDOW_S: Final = 20.0
-
-
-@dataclass(slots=True, kw_only=True)
-class Drain:
-    """The drain of one class since `began_ms`."""
-
-    stage: Stage
-    began_ms: int
-    submitted: int = 0
-    _finished: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def look(self, report: Mapping[str, Any]) -> Sight:
-        ports, settings = self.stage.ports, self.stage.job_class
-        now_ms = ports.clock.now_ms()
-        counts = count_rows(ports, settings, now_ms)
-        in_flight = len(read_inflight(ports, settings))
-        control = ports.ledger.read_control(settings.name)
-        pending = counts.waiting + counts.behind + in_flight
-        at_s = (now_ms - self.began_ms) / 1000
-        return Sight(
-            at_s=at_s,
-            submitted=self.submitted,
-            waiting_live=counts.eligible.live,
-            waiting_recovery=counts.eligible.recovery,
-            later=counts.later + counts.behind,
-            in_flight=in_flight,
-            dead=counts.dead,
-            rate_per_s=self._rate(at_s, self.submitted - pending - counts.dead),
-            calls=report["calls"],
-            refused=report["refused"],
-            paused=not control.admits,
-            eta=drain_eta(control.history, now_ms=now_ms, pending=pending, paused=not control.admits),
-        )
-
-    def _rate(self, at_s: float, finished: int) -> float:
-        self._finished.append((at_s, finished))
-        while at_s - self._finished[0][0] > RATE_WINDOW_S:
-            self._finished.popleft()
-        since_s, before = self._finished[0]
-        return max(0, finished - before) / (at_s - since_s) if at_s > since_s else 0.0
-
 
 COMPARED: Final = ("players", "half_moves", "captures", "checks", "results", "opening_line", "closing_line")
+"""What the summary of the pieces and the summary of the whole have in common."""
 
 MAX_SUMMARY_BYTES: Final = 1_000_000
 
-
-def gather(stage: Stage, replays: Sequence[Replay], *, kill: Kill | None, began_ms: int) -> Evidence:
-    report = stage.upstream.report(with_keys=True)
-    now_ms = stage.ports.clock.now_ms()
-    keys: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-    for key, effect in report["keys"].items():
-        keys[key.partition(":")[0]][key] = effect
-    jobs = stage.ports.parallel.map(
-        lambda replay: _job(stage, replay, keys.get(replay.job_id, {}), now_ms=now_ms), replays
-    )
-    windows = range(window_of(began_ms), now_ms + 1, WINDOW_MS)
-    name = stage.job_class.name
-    history = stage.ports.ledger.read_control(name).history
-    return Evidence(
-        jobs=jobs,
-        summary_objects=_summary_objects(stage),
-        upstream=report,
-        refusal_threshold=stage.settings.upstreams[UPSTREAM].refusal_threshold,
-        batch_size=stage.job_class.batch_size,
-        continuations=total(stage.ports.ledger.read_stats(name, windows_ms=list(windows)), CONTINUATIONS),
-        kill=kill,
-        etas=eta_claims(history, jobs),
-        tick_s=stage.job_class.tick_interval_s,
-    )
-
-
-def eta_claims(history: Sequence[TickLine], jobs: Sequence[JobEvidence]) -> list[EtaClaim]:
-    """What each unpaused tick said, for what was unfinished then: later arrivals are not what it spoke of."""
-    claims = []
-    for line in history:
-        waited = [job.finished_ms for job in jobs if job.created_ms <= line.at_ms < job.finished_ms]
-        if waited and line.eta_s is not None and not line.paused:
-            claims.append(EtaClaim(said_s=line.eta_s, true_s=(max(waited) - line.at_ms) / 1000))
-    return claims
-
-
-def _job(stage: Stage, replay: Replay, effects: Mapping[str, Mapping[str, Any]], *, now_ms: int) -> JobEvidence:
-    row = stage.ports.ledger.read_job(replay.job_id)
-    outputs = [json.loads(output.body) for output in stage.ports.ledger.outputs(replay.job_id)]
-    segments = segment_count(replay.body, SEGMENT_BYTES)
-    whole = summarise(replay.text)["summary"]
-    youngest_s = min((effect["age_s"] for effect in effects.values()), default=0.0)
-    return JobEvidence(
-        job_id=replay.job_id,
-        segments=segments,
-        summary={name: whole[name] for name in COMPARED} | {"segments": segments, "bytes": len(replay.body)},
-        state=None if row is None else row.state,
-        created_ms=0 if row is None else row.created_ms,
-        output_segments=sorted(output["segment"] for output in outputs),
-        found_summary=_stored_summary(stage, outputs),
-        keys={key: effect["calls"] for key, effect in effects.items()},
-        finished_ms=now_ms - int(youngest_s * 1000),
-    )
-
-
-def _stored_summary(stage: Stage, outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    keys = [output["summary_key"] for output in outputs if "summary_key" in output]
-    if len(keys) != 1:
-        return None
-    summary: dict[str, Any] = json.loads(stage.ports.blobs.read(keys[0], start=0, length=MAX_SUMMARY_BYTES))
-    return summary
-
-
-def _summary_objects(stage: Stage) -> int:
-    pages = stage.emulator.client("s3").get_paginator("list_objects_v2")
-    return sum(page["KeyCount"] for page in pages.paginate(Bucket=stage.bucket, Prefix="summaries/"))
-
-
 ETA_TOLERANCE: Final = 0.5
+"""Of the true time, how far off a forecast may be."""
+
+
+class Kill(Struct, frozen=True, kw_only=True):
+    """A worker process died while the upstream was working on `key` for it; nobody was there to take the answer."""
+
+    pid: int
+    key: str
 
 
 class JobEvidence(Struct, frozen=True, kw_only=True):
@@ -185,6 +76,75 @@ class Evidence(Struct, frozen=True, kw_only=True):
     tick_s: int
 
 
+def gather(deployment: Deployment, replays: Sequence[Replay], *, kill: Kill | None, began_ms: int) -> Evidence:
+    report = deployment.upstream.report(with_keys=True)
+    now_ms = deployment.ports.clock.now_ms()
+    keys: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for key, effect in report["keys"].items():
+        keys[key.partition(":")[0]][key] = effect
+    jobs = deployment.ports.parallel.map(
+        lambda replay: _job(deployment, replay, keys.get(replay.job_id, {}), now_ms=now_ms), replays
+    )
+    windows = range(window_of(began_ms), now_ms + 1, WINDOW_MS)
+    name = deployment.job_class.name
+    history = deployment.ports.ledger.read_control(name).history
+    return Evidence(
+        jobs=jobs,
+        summary_objects=_summary_objects(deployment),
+        upstream=report,
+        refusal_threshold=deployment.settings.upstreams[UPSTREAM].refusal_threshold,
+        batch_size=deployment.job_class.batch_size,
+        continuations=total(deployment.ports.ledger.read_stats(name, windows_ms=list(windows)), CONTINUATIONS),
+        kill=kill,
+        etas=eta_claims(history, jobs),
+        tick_s=deployment.job_class.tick_interval_s,
+    )
+
+
+def eta_claims(history: Sequence[TickLine], jobs: Sequence[JobEvidence]) -> list[EtaClaim]:
+    """What each unpaused tick said, for what was unfinished then: later arrivals are not what it spoke of."""
+    claims = []
+    for line in history:
+        waited = [job.finished_ms for job in jobs if job.created_ms <= line.at_ms < job.finished_ms]
+        if waited and line.eta_s is not None and not line.paused:
+            claims.append(EtaClaim(said_s=line.eta_s, true_s=(max(waited) - line.at_ms) / 1000))
+    return claims
+
+
+def _job(
+    deployment: Deployment, replay: Replay, effects: Mapping[str, Mapping[str, Any]], *, now_ms: int
+) -> JobEvidence:
+    row = deployment.ports.ledger.read_job(replay.job_id)
+    outputs = [json.loads(output.body) for output in deployment.ports.ledger.outputs(replay.job_id)]
+    segments = segment_count(replay.body, SEGMENT_BYTES)
+    whole = summarise(replay.text)["summary"]
+    youngest_s = min((effect["age_s"] for effect in effects.values()), default=0.0)
+    return JobEvidence(
+        job_id=replay.job_id,
+        segments=segments,
+        summary={name: whole[name] for name in COMPARED} | {"segments": segments, "bytes": len(replay.body)},
+        state=None if row is None else row.state,
+        created_ms=0 if row is None else row.created_ms,
+        output_segments=sorted(output["segment"] for output in outputs),
+        found_summary=_stored_summary(deployment, outputs),
+        keys={key: effect["calls"] for key, effect in effects.items()},
+        finished_ms=now_ms - int(youngest_s * 1000),
+    )
+
+
+def _stored_summary(deployment: Deployment, outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    keys = [output["summary_key"] for output in outputs if "summary_key" in output]
+    if len(keys) != 1:
+        return None
+    summary: dict[str, Any] = json.loads(deployment.ports.blobs.read(keys[0], start=0, length=MAX_SUMMARY_BYTES))
+    return summary
+
+
+def _summary_objects(deployment: Deployment) -> int:
+    pages = deployment.emulator.client("s3").get_paginator("list_objects_v2")
+    return sum(page["KeyCount"] for page in pages.paginate(Bucket=deployment.bucket, Prefix="summaries/"))
+
+
 class Check(Struct, frozen=True, kw_only=True):
     name: str
     holds: bool
@@ -224,9 +184,8 @@ def _effects(evidence: Evidence) -> Check:
     wrong = [job.job_id for job in evidence.jobs if len(job.keys) != job.segments]
     report = evidence.upstream
     holds = not wrong and report["accepted"] == expected and report["texts_answered_twice"] + report["conflicts"] == 0
-    detail = (
-        f"{report['accepted']} effects for {expected} segments, {report['texts_answered_twice']} texts under two keys"
-    )
+    twice = f"{report['texts_answered_twice']} texts under two keys"
+    detail = f"{report['accepted']} effects for {expected} segments, {twice}"
     return Check(name="each upstream effect exactly once", holds=holds, detail=detail + _names(wrong))
 
 
@@ -266,11 +225,11 @@ def _eta(evidence: Evidence) -> Check:
     good = [
         claim.error <= ETA_TOLERANCE or abs(claim.said_s - claim.true_s) <= evidence.tick_s for claim in evidence.etas
     ]
-    said = ", ".join(f"{claim.said_s:.0f} s for {claim.true_s:.0f} s" for claim in evidence.etas)
+    pairs = ", ".join(f"{claim.said_s:.0f} s for {claim.true_s:.0f} s" for claim in evidence.etas)
     error = f"; median error {100 * median(claim.error for claim in evidence.etas):.0f} %" if evidence.etas else ""
-    return Check(name="ETA said for ETA true", holds=2 * sum(good) >= len(good) > 0, detail=(said or "none") + error)
+    return Check(name="ETA said for ETA true", holds=2 * sum(good) >= len(good) > 0, detail=(pairs or "none") + error)
 
 
-def _names(job_ids: Any, limit: int = 3) -> str:
+def _names(job_ids: Iterable[str], limit: int = 3) -> str:
     names = list(job_ids)
     return f"; wrong: {', '.join(names[:limit])}" + (" ..." if len(names) > limit else "") if names else ""

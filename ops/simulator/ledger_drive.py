@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ops.simulator.arrivals import Arrival, Arrivals
@@ -35,12 +35,12 @@ _ROUNDS_MS: Final = 60_000
 
 
 class ExportedClass(Struct, frozen=True, kw_only=True):
-    """One class of an export, whole: as of `at_ms`."""
+    """One class of an export, whole: as of `at_ms`. `orders` are those of its ordered matches."""
 
     at_ms: int
     jobs: Sequence[Job]
     outputs: Sequence[StoredOutput]
-    lines: Sequence[Match] = field(default_factory=tuple)
+    orders: Sequence[Match] = ()
 
     @property
     def ordered(self) -> bool:
@@ -72,13 +72,13 @@ class LedgerDrive(Drive):
     """One exported class under one scenario, whose own jobs do not come."""
 
     def __init__(self, scenario: Scenario, exported: ExportedClass, seed: int) -> None:
-        job_class = dict(scenario.job_class) | {"ordered": exported.ordered}
-        job_class["priorities"] = 1 + max((job.priority for job in exported.jobs), default=0)
+        class_keys = dict(scenario.class_keys) | {"ordered": exported.ordered}
+        class_keys["priorities"] = 1 + max((job.priority for job in exported.jobs), default=0)
         sources = (Source(count=max(1, len(exported.jobs))),)
         mix = Mix(seed) if scenario.trouble.mix else None
         if mix is not None:  # whether a class is ordered is not a matter of chance here
             mix.chances = replace(mix.chances, ordered=exported.ordered)
-        super().__init__(scenario.with_(job_class=job_class, sources=sources, events=(), expect=()), seed, mix=mix)
+        super().__init__(scenario.with_(class_keys=class_keys, sources=sources, events=(), expect=()), seed, mix=mix)
         self.exported = exported
         self.arrivals = _NoArrivals(self.scenario, self.world, self._take)
 
@@ -101,8 +101,8 @@ class LedgerDrive(Drive):
     def _load(self) -> None:
         ledger, effects = self.sluice.ledger, self.suite.of(OneEffect)
         copy, by_ms = MemoryCopy(ledger), START_MS - self.exported.at_ms
-        for line in self.exported.lines:
-            copy.put_order(replace(line, job_class=CLASS))
+        for order in self.exported.orders:
+            copy.put_order(replace(order, job_class=CLASS))
         told = ledger.on_new
         for job in (moved(exported, by_ms) for exported in self.exported.jobs):
             ledger.on_new = None if job.state in ENDED else told  # what has ended there is no news here

@@ -7,8 +7,8 @@ from ops.submission.json_lines import Lines
 from ops.submission.source import opened
 from ops.transfer.format import Header
 from ops.transfer.reading import Reader
-from shared.domain.config_rules import did_you_mean
 from shared.domain.job import Job
+from shared.domain.keys import did_you_mean
 from shared.domain.records import StoredOutput
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput
@@ -34,7 +34,7 @@ def read_class(file: str, settings: Settings, job_class: str | None) -> Exported
         at_ms=reader.header.at_ms,
         jobs=[job for job in jobs if job.job_id in ids],
         outputs=[output for output in outputs if output.job_id in ids],
-        lines=[line for line in reader.matches.all() if line.job_class == name],
+        orders=[order for order in reader.matches.all() if order.job_class == name],
     )
 
 

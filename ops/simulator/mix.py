@@ -52,7 +52,12 @@ _RETENTION_MS: Final = 120_000
 
 
 class Chances(Struct, frozen=True, kw_only=True):
-    """Per port call, batch, message or tick, whatever the fault is about."""
+    """Of each fault, per port call, batch, message or tick, whatever it is about.
+
+    At a port call a process may `die` or `stall`, be `throttled`, have its `answer_lost`, or have its write `repeated`.
+    An `entry` of a batch may fail; a batch may have a `twin`, or be received and `never_run`. `lag_ms` is how late the
+    index is at most, `skew_ms` how far a clock is off.
+    """
 
     die: float
     stall: float

@@ -52,7 +52,7 @@ def run_policy(scenario: Scenario, seed: int, policy: str = PACED) -> Result:
     """One run to its end. What a scenario expects, it expects of ours."""
     run: Run
     if policy == HALVING:
-        halved = scenario.with_(upstream={**scenario.upstream, "rate_policy": RatePolicy.HALVING}, expect=())
+        halved = scenario.with_(upstream_keys={**scenario.upstream_keys, "rate_policy": RatePolicy.HALVING}, expect=())
         run = Drive(halved, seed, policy=HALVING)
     else:
         run = Drive(scenario, seed) if policy == PACED else Scheme(scenario, seed, policy)
@@ -99,7 +99,8 @@ class Scheme(Run):
     def _slots(self) -> int:
         if self.policy == ENQUEUE_ALL:
             return self.job_class.slots
-        needed: float = self.scenario.upstream["limit_per_s"] / self.scenario.calls_per_job * self.scenario.service_s
+        limit_per_s: float = self.scenario.upstream_keys["limit_per_s"]
+        needed = limit_per_s / self.scenario.calls_per_job * self.scenario.service_s
         return max(1, min(self.job_class.slots, math.ceil(needed)))
 
     def finish(self) -> Result:

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 from msgspec import Struct
 
 from ops.submission.json_lines import MAX_LINE_BYTES, Lines, NumberedLine
-from shared.domain.config_rules import did_you_mean, dotted, shown
 from shared.domain.json_text import kind_of
+from shared.domain.keys import did_you_mean, dotted, shown
 from shared.errors import InvalidInput
 from shared.submit.validation import MAX_ID_BYTES
 

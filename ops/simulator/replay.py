@@ -165,14 +165,14 @@ def scenario_of(recording: Recording, shapes: Mapping[str, Shape], options: Opti
         about="a recorded day",
         mean_chunks=calls / len(shapes),
         mean_service_s=max(0.1, round(chunk_s * calls / len(shapes), 3)),
-        job_class={
+        class_keys={
             "slots": slots,
             "live_share": 0.5,
             "retry": RetrySettings(max_crashes=_MAX_CRASHES),
             "function_timeout_s": max(60, math.ceil(2 * longest_s) + 30),
             "max_inflight": max(1000, math.ceil(options.limit_per_s * 300)),
         },
-        upstream={"limit_per_s": options.limit_per_s},
+        upstream_keys={"limit_per_s": options.limit_per_s},
         truth=Truth(latency_ms=(CALL_MS * 4 // 5, CALL_MS * 6 // 5)),
         sources=(Source(count=len(shapes)),),
         trouble=Trouble(kills_per_minute=options.kills_per_minute),
@@ -289,7 +289,7 @@ class Replay(Drive):
 
     def _ideal_s(self) -> float:
         """When a pool that wastes no permit would have made the last call: never before a job came."""
-        limit_per_s = self.scenario.upstream["limit_per_s"]
+        limit_per_s = self.scenario.upstream_keys["limit_per_s"]
         first_ms, made_s = self.recording.rows[0].at_ms, 0.0
         for row in self.recording.rows:
             came_s = (row.at_ms - first_ms) / 1000

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from ops.submission.json_lines import MAX_LINE_BYTES, NumberedLine
 from ops.submission.rows import FIELDS, Row, new_job
-from shared.domain.config_rules import did_you_mean, shown
 from shared.domain.job import NewJob
+from shared.domain.keys import did_you_mean, shown
 from shared.errors import InvalidInput
 
 PART: Final = "payload."

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from shared.domain.config_rules import did_you_mean, shown
 from shared.domain.job import NewJob
 from shared.domain.json_text import kind_of
+from shared.domain.keys import did_you_mean, shown
 from shared.errors import InvalidInput
 
 FIELDS: Final = ("job_id", "job_class", "match_id", "payload", "due", "priority")

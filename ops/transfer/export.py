@@ -1,26 +1,26 @@
-"""Where an export goes: FILE.part until it is whole, with the way back into it beside it, or a pipe.
-
-Files are 0600: payloads and ids are in them and nowhere else.
-
-Read the whole ledger into a file, page by page, so that another deployment can go on from it.
+"""Read the whole ledger into a file, page by page, so that another deployment can go on from it.
 
 A scan is no snapshot: what moves during it is read as of some moment. So an export wants its classes stopped and
 settled, and says at its end whether they still were. `live` does without: each row is then as of some moment, together
 with exactly the outputs that it had then.
+
+The file is FILE.part until it is whole, with the way back into it beside it; or all of it goes into a pipe. Files are
+0600: payloads and ids are in them and nowhere else.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ops.submission.load import Interrupts, Meter
+from ops.long_run import Interrupts, Meter, patiently
 from ops.transfer.copying import LedgerCopy
 from ops.transfer.format import (
     FORMAT,
@@ -28,19 +28,16 @@ from ops.transfer.format import (
     End,
     FileRecord,
     Header,
+    LineCounts,
     StoredPayload,
-    Tally,
     chained,
-    from_plain,
     line_of,
-    to_plain,
 )
-from ops.wording import said
 from shared.domain.control import Control, Run, RunState
 from shared.domain.job import MAX_PAYLOAD_BYTES, Job, State
 from shared.domain.records import Record, RecordPage, StoredOutput, StoredRate
 from shared.domain.settings import Settings
-from shared.errors import InvalidInput, LedgerUnavailable, Retryable
+from shared.errors import InvalidInput, LedgerUnavailable
 from shared.ports import Ports
 from shared.steps.counting import count_inflight
 from shared.steps.turns import HANDOVER_LEASE_MS
@@ -61,7 +58,7 @@ class Reached(Struct, frozen=True, kw_only=True):
     resume: str | None = None
     whole: bool = False
     left_out: int = 0
-    counts: Tally = field(default_factory=Tally)
+    counts: LineCounts = field(default_factory=LineCounts)
 
 
 class Sink(Protocol):
@@ -109,8 +106,8 @@ class PartFile:
         if not (self.part.is_file() and self.state.is_file()):
             return None
         try:
-            reached = from_plain(Reached, json.loads(self.state.read_bytes()), at="state")
-        except (ValueError, InvalidInput):
+            reached = msgspec.json.decode(self.state.read_bytes(), type=Reached)
+        except msgspec.MsgspecError:
             expected = f"what an interrupted export left: remove {self.state.name}"
             raise InvalidInput("--out", got="a state file that is broken", expected=expected) from None
         os.truncate(self.part, reached.bytes_written)
@@ -119,7 +116,7 @@ class PartFile:
     def write(self, lines: bytes, reached: Reached) -> None:
         self._put(self.part, lines, fresh=reached.bytes_written == len(lines))
         new = self.state.with_name(f"{self.state.name}.new")
-        self._put(new, json.dumps(to_plain(reached)).encode(), fresh=True)
+        self._put(new, msgspec.json.encode(reached), fresh=True)
         new.replace(self.state)
 
     def finish(self, lines: bytes) -> None:
@@ -150,12 +147,11 @@ class PartFile:
 RUNS_KEPT_MS: Final = 24 * 3_600_000
 """Closed runs that go along: a trigger that repeats a younger minute elsewhere must find it done (I6)."""
 
-PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Between attempts at a page while AWS does not answer."""
-
 _TRIES: Final = 8
+"""How often a job that moves is read again, until a row and its outputs are of one moment."""
 
 _PAYLOADS_REMEMBERED: Final = 50_000
+"""Payload keys that are in the file already, some megabytes of memory; then one may stand in it twice."""
 
 _SETTLED: Final = "a class that is paused or halted, with nothing in flight: python -m ops halt CLASS. Or --live"
 
@@ -181,7 +177,7 @@ class Export:
         self.resumed = False
         self.left_out = 0
 
-    def run(self, sink: Sink) -> Tally:
+    def run(self, sink: Sink) -> LineCounts:
         """Everything, or an exception: what was written until then is gone on from. Returns the lines by kind."""
         with self._interrupts.caught(), self._meter:
             self._meter.begin("exporting", size_bytes=None)
@@ -225,18 +221,18 @@ class Export:
 
     def _stands(self, header: Header, now: Sequence[ClassThen]) -> bool:
         """The classes are stopped as they were at the beginning; a live export does not ask."""
-        before = {each.name: (each.pause, each.halt) for each in header.classes}
-        return self._asked.live or all(before[each.name] == (each.pause, each.halt) for each in now)
+        before = {then.name: (then.pause, then.halt) for then in header.classes}
+        return self._asked.live or all(before[then.name] == (then.pause, then.halt) for then in now)
 
     def _classes(self) -> tuple[ClassThen, ...]:
-        found = tuple(self._then(name) for name in self._asked.classes)
-        for each in found:
-            if self._asked.live and self._settings.classes[each.name].ordered and not each.settled:
+        classes = tuple(self._then(name) for name in self._asked.classes)
+        for then in classes:
+            if self._asked.live and self._settings.classes[then.name].ordered and not then.settled:
                 expected = "one that is halted and settled: the jobs of a match cannot be read at one moment"
                 raise InvalidInput("--live", got="an ordered class", expected=expected)
-            if not self._asked.live and not each.settled:
+            if not self._asked.live and not then.settled:
                 raise InvalidInput("--class", got="a class that is running", expected=_SETTLED)
-        return found
+        return classes
 
     def _then(self, name: str) -> ClassThen:
         control = self._ports.ledger.read_control(name)
@@ -256,7 +252,8 @@ class Export:
     # -- page by page
 
     def _step(self, sink: Sink, reached: Reached) -> Reached:
-        page = self._page(reached.resume)
+        read = partial(self._copy.page, reached.resume)
+        page = patiently(read, self._ports.clock, self._meter, self._interrupts)
         digest, counts, lines = reached.digest, reached.counts, []
         begun_ms = reached.header.at_ms
         for record in self._wanted(page, begun_ms=begun_ms):
@@ -272,22 +269,11 @@ class Export:
             counts=counts,
             resume=page.resume,
             whole=page.resume is None,
-            left_out=reached.left_out + sum(self._joined(each, begun_ms) for each in page.records),
+            left_out=reached.left_out + sum(self._joined(record, begun_ms) for record in page.records),
         )
         sink.write(content, reached)
         self._meter.show(bytes_read=written, lines=counts.lines)
         return reached
-
-    def _page(self, resume: str | None) -> RecordPage:
-        for pause_s in PAUSES_S:
-            try:
-                return self._copy.page(resume)
-            except Retryable as error:
-                if self._interrupts.asked:
-                    raise
-                self._meter.note(f"{said(error)} Trying again in {pause_s:g} s.")
-                self._ports.clock.sleep(pause_s)
-        return self._copy.page(resume)
 
     def _wanted(self, page: RecordPage, *, begun_ms: int) -> Iterator[FileRecord]:
         """A job that ends the page is read whole at once, so that each page is complete in itself: the outputs that
@@ -297,7 +283,7 @@ class Export:
             if isinstance(first, Job):
                 if first.job_class not in self._asked.classes or self._joined(first, begun_ms):
                     continue
-                outputs = [each for each in group[1:] if isinstance(each, StoredOutput)]
+                outputs = [record for record in group[1:] if isinstance(record, StoredOutput)]
                 is_last = page.resume is not None and group[-1] is page.records[-1]
                 yield from self._whole(first, outputs, incomplete=is_last)
             elif not isinstance(first, StoredOutput) and self._is_wanted(first, begun_ms):
@@ -318,7 +304,7 @@ class Export:
             job, outputs = self._at_one_moment(job)
         if self._asked.payloads and job.payload_key and job.payload_key not in self._written_payloads:
             if len(self._written_payloads) == _PAYLOADS_REMEMBERED:
-                self._written_payloads.clear()  # one may then stand in the file twice, which does no harm
+                self._written_payloads.clear()
             self._written_payloads.add(job.payload_key)
             body = self._ports.blobs.read(job.payload_key, start=0, length=MAX_PAYLOAD_BYTES)
             yield StoredPayload(key=job.payload_key, text=body.decode())
@@ -330,12 +316,12 @@ class Export:
         cursor's commit would make its chunk run into it, and a cursor without its output would lose a result."""
         before = job
         for _ in range(_TRIES):
-            found = self._ports.ledger.outputs(job.job_id)
+            outputs = self._ports.ledger.outputs(job.job_id)
             now = self._ports.ledger.read_job(job.job_id)
             if now is None:
                 break
             if (now.state, now.cursor) == (before.state, before.cursor):
-                return now, [StoredOutput(job_id=job.job_id, output=each) for each in found]
+                return now, [StoredOutput(job_id=job.job_id, output=output) for output in outputs]
             before = now
         raise LedgerUnavailable("a job moved whenever it was read")
 

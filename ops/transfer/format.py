@@ -1,9 +1,4 @@
-"""Values of the domain <-> what JSON can say, by the types that the dataclasses declare.
-
-Reading is strict: every field by name and type, or one `InvalidInput` that names it and never shows what stands there
-(I12). A field that is not there has its default.
-
-The file of an export: JSON lines. A header, one record a line, and an end that says what must have come before it.
+"""The file of an export: JSON lines. A header, one record a line, and an end that says what must have come before it.
 
     {"header": {"format": 1, "source": "<table>", "at_ms": ..., "live": false, "payloads": false, "classes": [...]}}
     {"job": {...}}                  every state; directly followed by its outputs, and preceded by its payload
@@ -16,114 +11,30 @@ The file of an export: JSON lines. A header, one record a line, and an end that 
 
 The digest runs from line to line, so that an export can go on where it was interrupted. A file without its end, or with
 another digest, is no export.
+
+Fields that are None are left out. Reading is strict: every field by name and type, or one `InvalidInput` that names it
+and never shows what stands there (I12). A field that is not there has its default, or is None where it may be.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+import re
 from enum import StrEnum
 from functools import cache
 from types import NoneType
-from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 
-from msgspec import Struct, field, structs
-from msgspec.structs import replace
+from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
 from shared.domain.control import Control, Run
 from shared.domain.job import Flag, Job
-from shared.domain.json_text import kind_of
 from shared.domain.records import Record, StoredOutput, StoredRate
 from shared.errors import InvalidInput
 
-Value = TypeVar("Value")
-
-
-def to_plain(value: object, *, without: frozenset[str] = frozenset()) -> Any:
-    """Objects, arrays, strings, numbers. Fields that are None are left out: they read as None again."""
-    if isinstance(value, Struct):
-        found = {name: getattr(value, name) for name in value.__struct_fields__ if name not in without}
-        return {name: to_plain(inner) for name, inner in found.items() if inner is not None}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(inner) for inner in value]
-    return value.value if isinstance(value, StrEnum) else value
-
-
-def from_plain(cls: type[Value], plain: object, *, at: str) -> Value:
-    """The value that `to_plain` said. `at` is the name under which a fault is reported."""
-    if not isinstance(plain, Mapping):
-        raise InvalidInput(at, got=kind_of(plain), expected="an object")
-    made: Any = cls  # a type is hashable, whatever it is a type of
-    hints = _hints(made)
-    for name in plain:
-        if name not in hints:
-            raise InvalidInput(at, got="an unknown field", expected=f"only {', '.join(hints)}")
-    found: dict[str, Any] = {}
-    for name, (hint, each) in hints.items():
-        if name in plain:
-            found[name] = _read(hint, plain[name], at=f"{at}.{name}")
-        elif each.required:
-            if NoneType not in get_args(hint):
-                raise InvalidInput(f"{at}.{name}", got="nothing", expected=_said(hint))
-            found[name] = None
-    try:
-        return made(**found)  # type: ignore[no-any-return]
-    except ValueError:  # a value of its type that its class does not accept, like a rate of 0
-        raise InvalidInput(at, got="values out of range", expected=f"a {cls.__name__} as it was exported") from None
-
-
-@cache
-def _hints(cls: Any) -> dict[str, tuple[Any, structs.FieldInfo]]:
-    hints = get_type_hints(cls)
-    return {each.name: (hints[each.name], each) for each in structs.fields(cls)}
-
-
-def _read(hint: Any, plain: object, *, at: str) -> Any:
-    options = get_args(hint)
-    if get_origin(hint) is tuple:
-        if not isinstance(plain, list):
-            raise InvalidInput(at, got=kind_of(plain), expected="an array")
-        return tuple(_read(options[0], each, at=at) for each in plain)
-    if NoneType in options:
-        (hint,) = (each for each in options if each is not NoneType)
-        return None if plain is None else _read(hint, plain, at=at)
-    if issubclass(hint, Struct):
-        return from_plain(cast("type[Any]", hint), plain, at=at)
-    if issubclass(hint, StrEnum):
-        return _member(hint, plain, at=at)
-    if hint is float and type(plain) in (int, float) and math.isfinite(plain):  # type: ignore[arg-type]
-        return float(plain)  # type: ignore[arg-type]
-    if type(plain) is not hint:
-        raise InvalidInput(at, got=kind_of(plain), expected=_said(hint))
-    return _text(plain, at=at) if isinstance(plain, str) else plain
-
-
-def _member(hint: type[StrEnum], plain: object, *, at: str) -> StrEnum:
-    members: list[StrEnum] = list(hint)
-    found = next((each for each in members if each.value == plain), None)
-    if found is None:
-        got = "other text" if isinstance(plain, str) else kind_of(plain)
-        raise InvalidInput(at, got=got, expected=f"one of {', '.join(each.value for each in members)}")
-    return found
-
-
-def _text(plain: str, *, at: str) -> str:
-    try:
-        plain.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidInput(at, got="a string with a lone surrogate", expected="well-formed Unicode") from None
-    return plain
-
-
-def _said(hint: Any) -> str:
-    return {str: "a string", bool: "true or false", int: "a whole number", float: "a finite number"}.get(
-        hint, "an object"
-    )
-
-
 FORMAT: Final = 1
+"""A file that says another number was written by a version that this one cannot read."""
 
 LOCK: Final = frozenset({"lock_owner", "lock_run_id", "lock_until_ms"})
 """Of control, and of no use elsewhere: who ticks there does not tick here."""
@@ -154,7 +65,7 @@ class Header(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        return [each.name for each in self.classes]
+        return [then.name for then in self.classes]
 
 
 class StoredPayload(Struct, frozen=True, kw_only=True):
@@ -174,12 +85,13 @@ WORDS: Final[dict[str, type[FileRecord]]] = {
     "control": Control,
     "rate": StoredRate,
 }
+"""The word that begins a record's line -> what stands behind it."""
 
 _WORD_OF: Final = {cls: word for word, cls in WORDS.items()}
 
 
-class Tally(Struct, frozen=True, kw_only=True):
-    """Lines by what is on them."""
+class LineCounts(Struct, frozen=True, kw_only=True):
+    """Lines by the word that begins them."""
 
     job: int = 0
     output: int = 0
@@ -188,9 +100,9 @@ class Tally(Struct, frozen=True, kw_only=True):
     control: int = 0
     rate: int = 0
 
-    def and_one(self, record: FileRecord) -> Tally:
-        word = word_of(record)
-        return replace(self, **{word: getattr(self, word) + 1})
+    def and_one(self, record: FileRecord) -> LineCounts:
+        word = _WORD_OF[type(record)]
+        return structs.replace(self, **{word: getattr(self, word) + 1})
 
     @property
     def lines(self) -> int:
@@ -198,22 +110,110 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True, kw_only=True):
+    """`digest` is that of all lines before; `classes` are as they were when the last row had been read."""
+
     at_ms: int
     digest: str
     classes: tuple[ClassThen, ...]
-    counts: Tally = field(default_factory=Tally)
-
-
-def word_of(record: FileRecord) -> str:
-    return _WORD_OF[type(record)]
-
-
-def line_of(value: FileRecord | Header | End) -> bytes:
-    word = "header" if isinstance(value, Header) else "end" if isinstance(value, End) else word_of(value)
-    plain = {word: to_plain(value, without=LOCK if isinstance(value, Control) else frozenset())}
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    counts: LineCounts = field(default_factory=LineCounts)
 
 
 def chained(digest: str, line: bytes) -> str:
     """The digest after one more line, its line end left out. It begins as ""."""
     return hashlib.sha256(digest.encode() + line.rstrip(b"\r\n")).hexdigest()
+
+
+# -- writing
+
+
+def line_of(value: FileRecord | Header | End) -> bytes:
+    word = "header" if isinstance(value, Header) else "end" if isinstance(value, End) else _WORD_OF[type(value)]
+    plain = to_builtins(value)
+    if isinstance(value, Control):
+        plain = {name: inner for name, inner in plain.items() if name not in LOCK}
+    text = json.dumps({word: _present(plain)}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def _present(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {name: _present(inner) for name, inner in plain.items() if inner is not None}
+    return [_present(inner) for inner in plain] if isinstance(plain, (list, tuple)) else plain
+
+
+# -- reading
+
+Value = TypeVar("Value", bound=Struct)
+
+_KINDS: Final = {
+    "str": ("a string", "a string"),
+    "bool": ("a boolean", "true or false"),
+    "int": ("a whole number", "a whole number"),
+    "float": ("a number", "a finite number"),
+    "object": ("an object", "an object"),
+    "array": ("an array", "an array"),
+    "null": ("null", "null"),
+}
+"""A type in msgspec's messages -> what is said of a value that is of it, and of one that should have been."""
+
+_WRONG_TYPE: Final = re.compile(r"Expected `(\w+)[^`]*`, got `(\w+)`")
+_PLACE: Final = re.compile(r" - at `\$([^`]*)`$")
+
+
+def value_of(cls: type[Value], plain: object, *, at: str) -> Value:
+    """The value that a line says, from its parsed JSON. `at` is the name under which a fault is reported."""
+    try:
+        return convert(_completed(cls, plain, at), cls)
+    except ValidationError as error:
+        raise _translated(error, cls, at) from None
+
+
+def _completed(cls: Any, plain: Any, at: str) -> Any:
+    """What msgspec does not do: refuse unknown fields, name the kind of one that is missing, and read one that was left
+    out as None. It would also quote a value that is none of an enumeration, so that is judged here.
+    """
+    if issubclass(cls, StrEnum):
+        if isinstance(plain, str) and plain not in list(cls):
+            raise InvalidInput(at, got="other text", expected=f"one of {', '.join(cls)}")
+        return plain
+    if isinstance(plain, list):
+        return [_completed(cls, inner, at) for inner in plain]
+    if not isinstance(plain, dict):
+        return plain
+    known = _fields(cls)
+    if not known.keys() >= plain.keys():
+        raise InvalidInput(at, got="an unknown field", expected=f"only {', '.join(known)}")
+    complete: dict[str, Any] = {}
+    for name, (field_of_cls, held) in known.items():
+        if name in plain:
+            complete[name] = plain[name] if held is None else _completed(held, plain[name], f"{at}.{name}")
+        elif field_of_cls.required and NoneType in get_args(field_of_cls.type):
+            complete[name] = None
+        elif field_of_cls.required:
+            expected = _KINDS.get(getattr(field_of_cls.type, "__name__", ""), _KINDS["object"])[1]
+            raise InvalidInput(f"{at}.{name}", got="nothing", expected=expected)
+    return complete
+
+
+@cache
+def _fields(cls: type[Struct]) -> dict[str, tuple[structs.FieldInfo, type[Any] | None]]:
+    """Of each field its type, and the struct or the enumeration that this type holds."""
+    return {known.name: (known, _held(known.type)) for known in structs.fields(cls)}
+
+
+def _held(hint: Any) -> type[Any] | None:
+    """`State` of `State | None`, `ClassThen` of `tuple[ClassThen, ...]`, nothing of `int`."""
+    for option in get_args(hint):
+        if (held := _held(option)) is not None:
+            return held
+    return hint if isinstance(hint, type) and issubclass(hint, (Struct, StrEnum)) else None
+
+
+def _translated(error: ValidationError, cls: type[Struct], at: str) -> InvalidInput:
+    message = str(error)
+    place = _PLACE.search(message)
+    at += place[1] if place else ""
+    if wrong := _WRONG_TYPE.match(message):
+        return InvalidInput(at, got=_KINDS[wrong[2]][0], expected=_KINDS[wrong[1]][1])
+    # A value of its type that its class does not accept, like a rate of 0: the class's own words would quote it.
+    return InvalidInput(at, got="values out of range", expected=f"a {cls.__name__} as it was exported")

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,20 +25,9 @@ from shared.aws.table import Table
 from shared.aws.telemetry import EmfMetrics, JsonLog
 from shared.aws.trigger import LambdaTrigger
 from shared.aws.upstream import ConverseUpstream, HttpUpstream, Upstreams
-from shared.domain.config_rules import (
-    NAME,
-    URL,
-    dotted,
-    fault,
-    kind_of,
-)
-from shared.domain.configuration import (
-    PROJECT_CONFIG,
-    _table,
-    _unknown,
-    load_settings,
-)
+from shared.domain.configuration import PROJECT_CONFIG, Walker, load_settings
 from shared.domain.job import Lane
+from shared.domain.keys import URL, Key, Section
 from shared.domain.settings import Settings, UpstreamApi
 from shared.errors import ConfigError
 from shared.ports import Log, Ports
@@ -63,16 +53,26 @@ class Environment(Struct, frozen=True, kw_only=True):
     """The secret's name; "" but for the webhook and the function that rotates its secret."""
 
 
+class _LaneUrls(Struct, frozen=True, kw_only=True):
+    """The addresses of one class's queues, by lane."""
+
+    live: str
+    recovery: str
+
+
+_QUEUES: Final = Section(target=_LaneUrls, keys={lane: Key(URL) for lane in Lane}, named=True)
+"""What SLUICE_QUEUES holds for each class."""
+
+
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """The SLUICE_ variables, or ConfigError with every fault in them."""
-    faults = [
-        fault(key, "nothing", expected)
-        for key, expected in (("SLUICE_TABLE", "the ledger table's name"), ("SLUICE_BUCKET", "the bucket's name"))
-        if not environ.get(key, "").strip()
-    ]
-    queues = _read_queues(environ.get("SLUICE_QUEUES", ""), faults)
-    if faults:
-        raise ConfigError(faults)
+    walker = Walker()
+    for key, expected in (("SLUICE_TABLE", "the ledger table's name"), ("SLUICE_BUCKET", "the bucket's name")):
+        if not environ.get(key, "").strip():
+            walker.fault(key, "nothing", expected)
+    queues = _read_queues(environ.get("SLUICE_QUEUES", ""), walker)
+    if walker.faults:
+        raise ConfigError(walker.faults)
     return Environment(
         table=environ["SLUICE_TABLE"].strip(),
         bucket=environ["SLUICE_BUCKET"].strip(),
@@ -83,27 +83,15 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     )
 
 
-def _read_queues(text: str, faults: list[str]) -> dict[str, dict[Lane, str]]:
+def _read_queues(text: str, walker: Walker) -> dict[str, dict[Lane, str]]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         got = "text that is not JSON" if text else "nothing"
-        faults.append(fault("SLUICE_QUEUES", got, "JSON like {class: {lane: url}}"))
+        walker.fault("SLUICE_QUEUES", got, "JSON like {class: {lane: url}}")
         return {}
-    queues: dict[str, dict[Lane, str]] = {}
-    for name, lanes in _table(("SLUICE_QUEUES",), document, faults).items():
-        queues[name] = _read_lanes(("SLUICE_QUEUES", name), lanes, faults)
-    return queues
-
-
-def _read_lanes(at: tuple[str, ...], value: object, faults: list[str]) -> dict[Lane, str]:
-    if not isinstance(value, dict):
-        faults.append(fault(dotted(*at), kind_of(value), "a table"))
-        return {}
-    faults.extend(_unknown(at, value, tuple(Lane)))
-    found = [URL.fault(dotted(*at, lane), value.get(lane)) for lane in Lane]
-    faults.extend(each for each in [NAME.fault(dotted(*at), at[-1]), *found] if each)
-    return {lane: str(value.get(lane)) for lane in Lane}
+    queues = walker.named("SLUICE_QUEUES", document, _QUEUES)
+    return {name: {Lane(lane): url for lane, url in urls.items()} for name, urls in queues.items()}
 
 
 class Host(Struct, frozen=True, kw_only=True):

@@ -233,7 +233,7 @@ def test_ctrl_c_leaves_the_class_as_it_was(world: DrillWorld, monkeypatch: pytes
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ops.drill.stopping.slots.change", interrupted)
+    monkeypatch.setattr("ops.drill.steps.slots.change", interrupted)
     result = world.run("drill", CLASS, *WHY, "--only", "stop")
     assert result.exit_code == 130
     assert world.sluice.ledger.read_control(CLASS).pause is None

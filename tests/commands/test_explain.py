@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from shared.domain.control import Carry, TickClose
@@ -25,7 +24,7 @@ def explained(world: World, *options: object) -> dict[str, Any]:
 def recomputed(said: dict[str, Any]) -> int:
     """What `plan_tick` makes of the printed factors, and of nothing else."""
     value = {factor["name"]: factor["value"] for factor in said["factors"]}
-    inputs: dict[str, Any] = {each.name: value[each.name] for each in structs.fields(Snapshot) if each.name in value}
+    inputs: dict[str, Any] = {name: value[name] for name in Snapshot.__struct_fields__ if name in value}
     snapshot = Snapshot(
         **inputs,
         planned_at_ms=said["at_ms"] - round(value["elapsed_s"] * 1000),

@@ -70,7 +70,7 @@ def test_a_file_with_a_fault_is_named_with_its_line_and_nothing_of_it_is_written
         (lambda raw: raw[raw.index(b"\n") + 1 :], "file: got something else, expected the header"),
         (lambda raw: raw.replace(b'"format":1', b'"format":2', 1), "header.format: got another format"),
         (lambda raw: b"\x1f\x8b" + raw, "file: got a gzip file"),
-        (lambda raw: b"[" * 100_000, "line: got text that is not JSON"),
+        (lambda raw: b"[" * 100_000, "line: got JSON nested deeper than 100 levels"),
     ],
 )
 def test_a_file_that_is_no_whole_export_is_refused(tmp_path: Path, cut: Callable[[bytes], bytes], says: str) -> None:

@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from ops.submission.load import Bar, Plain, meter_for
+from ops.long_run import Bar, Meter, meter_for
 
 
 def drawn(size_bytes: int | None) -> str:
@@ -44,7 +44,7 @@ def test_a_pipe_has_a_rate_and_no_end() -> None:
 def test_what_is_no_terminal_gets_lines_only() -> None:
     stream = io.StringIO()
     with meter_for(stream) as meter:
-        assert isinstance(meter, Plain)
+        assert type(meter) is Meter
         meter.begin("submitting", size_bytes=10)
         meter.show(bytes_read=5, lines=1)
         meter.note("line 3: bad")

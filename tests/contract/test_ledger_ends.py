@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ops.simulator import scenario_file
+from ops.long_run import Meter
 from ops.simulator.kinds import Duration, WorkKind
 from ops.simulator.ledger_drive import LedgerDrive
 from ops.simulator.ledger_file import read_class
 from ops.simulator.ports import SimLog, SimMetrics
+from ops.simulator.scenario import load_scenario
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import World
-from ops.submission.load import Plain
 from ops.submission.source import opened
 from ops.transfer.export import Asked, Export, PartFile
 from ops.transfer.importing import Import
@@ -36,7 +36,7 @@ from shared.ports import Ports
 from shared.worker.invocation import work
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld
 
-METER = Plain(io.StringIO())
+METER = Meter(io.StringIO())
 JOBS, CHUNKS = 16, 3
 
 
@@ -134,7 +134,7 @@ def test_both_implementations_come_to_the_same_ends(aws: AwsWorld, tmp_path: Pat
     file = tmp_path / "ledger.jsonl"
     declared = exported(file, ordered=ordered).settings
     there = drained_on_aws(aws, file, declared)
-    scenario = replace(scenario_file.load("mixed-faults"), expect=())
+    scenario = replace(load_scenario("mixed-faults"), expect=())
     run = LedgerDrive(scenario, read_class(str(file), declared, None), seed=11)
     run.run()
     result = run.finish()

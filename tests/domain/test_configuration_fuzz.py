@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.config_rules import CLASS, GENERAL, RETRY, UPSTREAM
+from shared.domain import keys
 from shared.domain.configuration import parse_settings
+from shared.domain.keys import ABORT, CLASS, GENERAL, MATCH_ENDED, PRODUCERS, RETRY, UPSTREAM, WEBHOOK
 from shared.errors import ConfigError
 
 SCALARS = (
@@ -20,20 +21,9 @@ SCALARS = (
     | st.text(max_size=50)
     | st.sampled_from(["inference", "replay_summary", "429", "hold", "https://a.example", 10**400, -1, 0.5, math.nan])
 )
+SECTIONS = (GENERAL, WEBHOOK, UPSTREAM, CLASS, RETRY, ABORT, PRODUCERS, MATCH_ENDED)
 KEYS = st.sampled_from(
-    [
-        "sluice",
-        "upstreams",
-        "classes",
-        "retry",
-        "options",
-        "errors",
-        "a",
-        *GENERAL.rules,
-        *UPSTREAM.rules,
-        *CLASS.rules,
-        *RETRY.rules,
-    ]
+    ["a", *keys.DOCUMENT, *(name for section in SECTIONS for name in (*section.keys, *section.inner))]
 ) | st.text(max_size=8)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=12
@@ -45,6 +35,8 @@ DOCUMENTS = st.fixed_dictionaries(
         "sluice": TABLES | VALUES,
         "upstreams": st.dictionaries(KEYS, TABLES | VALUES, max_size=3) | VALUES,
         "classes": st.dictionaries(KEYS, TABLES | VALUES, max_size=3) | VALUES,
+        "webhook": TABLES | VALUES,
+        "producers": st.dictionaries(KEYS, TABLES | VALUES, max_size=3) | VALUES,
     },
 )
 
@@ -52,11 +44,11 @@ DOCUMENTS = st.fixed_dictionaries(
 def toml(value: Any) -> str:
     """Any value as inline TOML. JSON's escapes are TOML's too, but for surrogate pairs and the two infinities."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{toml(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(toml(each) for each in value) + "]"
+        return "[" + ", ".join(toml(part) for part in value) + "]"
     if isinstance(value, str):
-        return '"' + "".join(f"\\U{ord(each):08x}" for each in value if not 0xD800 <= ord(each) < 0xE000) + '"'
+        return '"' + "".join(f"\\U{ord(char):08x}" for char in value if not 0xD800 <= ord(char) < 0xE000) + '"'
     if isinstance(value, int) and not isinstance(value, bool) and value > 10**300:
         return hex(value)
     return json.dumps(value) if not isinstance(value, float) else repr(value)
@@ -74,8 +66,8 @@ def test_arbitrary_values_raise_nothing_but_config_errors(document: dict[str, An
 
 def only_config_errors(text: str) -> None:
     try:
-        found, faults = len(parse_settings(text).classes), []
+        classes, faults = len(parse_settings(text).classes), []
     except ConfigError as error:
-        found, faults = 0, error.faults
-    assert bool(found) is not bool(faults)
+        classes, faults = 0, error.faults
+    assert bool(classes) is not bool(faults)
     assert all(fault.isprintable() and 0 < len(fault) < 400 for fault in faults)

@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from ops.local.deployment import Deployment, UpstreamAdmin, deploy, open_deployment, upstream_process
 from ops.local.emulator import ROOT, Emulator
-from ops.local.stage import Stage, UpstreamAdmin, deploy, open_stage, upstream_process
 from shared.domain.job import Job
 from shared.domain.stats import window_of
 from tests.e2e.deaths import Deaths, deploy_deaths
@@ -24,7 +24,7 @@ TIMEOUT_S: Final = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    stage: Stage
+    stage: Deployment
     directory: Path
     deaths: Deaths
 
@@ -103,7 +103,7 @@ def open_site(
         config = directory / "sluice.toml"
         config.write_text(text(upstream.url))
         outputs = deploy(emulator, config)
-        opened = open_stage(emulator, upstream, config, outputs)
+        opened = open_deployment(emulator, upstream, config, outputs)
         kinds = sorted({job_class.kind for job_class in opened.settings.classes.values()})
         deaths = deploy_deaths(emulator, config, directory, kinds=kinds, every=every)
         yield Site(stage=opened, directory=directory, deaths=deaths)

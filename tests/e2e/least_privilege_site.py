@@ -19,8 +19,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.local import processes
+from ops.local.deployment import (
+    CDK,
+    STEP_TIMEOUT_S,
+    UpstreamAdmin,
+    cdk_environment,
+    open_deployment,
+    steps,
+    upstream_process,
+)
 from ops.local.emulator import ACCOUNT, REGION, ROOT, Emulator
-from ops.local.stage import CDK, STEP_TIMEOUT_S, UpstreamAdmin, cdk_environment, open_stage, steps, upstream_process
 from shared.domain.job import Job, NewJob
 from shared.domain.settings import Settings
 from shared.domain.stats import window_of
@@ -204,5 +212,5 @@ def open_site(directory: Path) -> Iterator[Site]:
         config = directory / "sluice.toml"
         config.write_text(config_text(url))
         outputs = deploy(emulator, config)
-        stage = open_stage(emulator, UpstreamAdmin(url), config, outputs)
+        stage = open_deployment(emulator, UpstreamAdmin(url), config, outputs)
         yield Site(emulator=emulator, outputs=outputs, ports=stage.ports, settings=stage.settings)

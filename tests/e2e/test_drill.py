@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from infra.bundle import Platform, stage
+from ops.local.deployment import deploy
 from ops.local.emulator import ROOT, Emulator
 from ops.local.processes import scrubbed_environment
-from ops.local.stage import deploy
 from tests.e2e.deployed_code import deploy_code
 
 pytestmark = pytest.mark.e2e

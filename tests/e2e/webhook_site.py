@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ops.local.deployment import deploy
 from ops.local.emulator import Emulator
-from ops.local.stage import deploy
 from ops.local.upstream import InferenceServer
 from shared.aws.clients import Clients
 from shared.aws.wiring import read_environment, wire

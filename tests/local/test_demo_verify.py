@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ops.local.chaos import Kill
-from ops.local.verify import Check, EtaClaim, Evidence, JobEvidence, judge
+from ops.local.verify import Check, EtaClaim, Evidence, JobEvidence, Kill, judge
 from shared.domain.job import State
 
 JOB = JobEvidence(

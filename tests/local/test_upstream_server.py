@@ -8,7 +8,7 @@ import pytest
 
 from ops.local.scenario import make_replay, match_name, match_replays
 from ops.local.upstream import (
-    Tally,
+    CallLog,
     TokenBucket,
     Verdict,
     busiest,
@@ -78,22 +78,22 @@ def test_retry_after_is_whole_seconds_and_never_too_early(wait_s: float, header:
 
 
 def test_a_repeated_key_is_no_second_effect_but_counts_against_the_limit() -> None:
-    tally, limit = Tally(), bucket(limit_per_s=1, burst=2)
-    verdicts = [tally.judge("job:0:0", "text", bucket=limit, now_s=0.0)[0] for _ in range(3)]
+    log, limit = CallLog(), bucket(limit_per_s=1, burst=2)
+    verdicts = [log.judge("job:0:0", "text", bucket=limit, now_s=0.0)[0] for _ in range(3)]
     assert verdicts == [Verdict.ACCEPTED, Verdict.REPEAT, Verdict.REFUSED]
-    assert tally.effects["job:0:0"].repeats == 1
+    assert log.effects["job:0:0"].repeats == 1
 
 
 def test_a_refused_key_leaves_no_effect_and_is_accepted_later() -> None:
-    tally, limit = Tally(), bucket(limit_per_s=1)
+    log, limit = CallLog(), bucket(limit_per_s=1)
     calls = [("a", 0.0), ("b", 0.0), ("b", 1.0)]
-    verdicts = [tally.judge(key, key, bucket=limit, now_s=at)[0] for key, at in calls]
+    verdicts = [log.judge(key, key, bucket=limit, now_s=at)[0] for key, at in calls]
     assert verdicts == [Verdict.ACCEPTED, Verdict.REFUSED, Verdict.ACCEPTED]
 
 
 def test_a_key_that_comes_back_with_another_text_is_a_conflict() -> None:
-    tally, limit = Tally(), bucket(limit_per_s=1, burst=9)
-    assert [tally.judge("k", text, bucket=limit, now_s=0.0)[0] for text in ("one", "two", "one")] == [
+    log, limit = CallLog(), bucket(limit_per_s=1, burst=9)
+    assert [log.judge("k", text, bucket=limit, now_s=0.0)[0] for text in ("one", "two", "one")] == [
         Verdict.ACCEPTED,
         Verdict.CONFLICT,
         Verdict.REPEAT,
@@ -101,10 +101,10 @@ def test_a_key_that_comes_back_with_another_text_is_a_conflict() -> None:
 
 
 def test_one_text_under_two_keys_is_reported_as_work_done_twice() -> None:
-    tally, limit = Tally(), bucket(limit_per_s=1, burst=9)
+    log, limit = CallLog(), bucket(limit_per_s=1, burst=9)
     for key, text in (("a", "same"), ("b", "same"), ("c", "other")):
-        tally.judge(key, text, bucket=limit, now_s=0.0)
-    assert tally.report()["texts_answered_twice"] == 1
+        log.judge(key, text, bucket=limit, now_s=0.0)
+    assert log.report()["texts_answered_twice"] == 1
 
 
 # -- the figures

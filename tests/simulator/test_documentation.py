@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
 import pytest
 
 from infra.bundle import KINDS
@@ -123,7 +123,7 @@ def test_the_configuration_of_all_kinds_is_valid_and_names_each_that_there_is() 
     everything, bedrock = (parse_settings(text) for text in blocks("kinds.md", "toml"))
     kinds = {path.stem for path in (ROOT / KINDS).glob("*.py")} - {"__init__"}
     assert {each.kind for each in everything.classes.values()} == kinds
-    assert None not in dataclasses.astuple(everything.producers)
+    assert None not in msgspec.structs.astuple(everything.producers)
     assert bedrock.upstreams["summaries"].api is UpstreamApi.CONVERSE
 
 

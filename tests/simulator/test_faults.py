@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ops.simulator import scenario_file
 from ops.simulator.drive import Drive
 from ops.simulator.faults import Call, Die, Fail, Repeat, Stall, When
 from ops.simulator.hosts import RECURSION_LIMIT, Hosting
 from ops.simulator.mix import Chances, Mix
 from ops.simulator.ports import VirtualClock
+from ops.simulator.scenario import load_scenario
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.upstream import HiddenLimit, LimiterKind, Tail, UpstreamTruth, gate_of, retry_after_s
 from ops.simulator.world import START_MS, World
@@ -153,7 +153,7 @@ def test_every_chance_is_drawn() -> None:
 
 
 def test_poison_dies_of_its_attempts_and_what_kills_its_worker_of_its_crashes() -> None:
-    drive = Drive(scenario_file.load("poison-match"), 3)
+    drive = Drive(load_scenario("poison-match"), 3)
     drive.run()
     reasons = Counter(job.last_error for job in drive.sluice.rows.values() if job.last_error)
     assert reasons == {"job_failure": 24, "crash": 8}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ops.simulator import scenario_file
 from ops.simulator.limit_change import learned_per_s, refused_per_1000, steady_rates, ticks_to_90_percent
 from ops.simulator.policies import run_policy
+from ops.simulator.scenario import load_scenario
 from ops.simulator.upstream import OK, TOO_MANY, HiddenLimit, UpstreamCall
 from shared.domain.control import TickLine
 from shared.domain.job import LaneCounts
@@ -91,6 +91,6 @@ def test_where_nothing_changes_there_are_no_such_figures() -> None:
 @pytest.mark.slow
 def test_limit_drop_holds_what_it_expects() -> None:
     """All 20 seeds, and the halving policy beside them: `simulate --scenario limit-drop --seeds 20 --policy all`."""
-    result = run_policy(scenario_file.load("limit-drop"), 1)
+    result = run_policy(load_scenario("limit-drop"), 1)
     assert result.passed, (result.said, result.failed)
     assert {tick["learned_per_s"] for tick in result.series if tick["t_s"] < 1200} == {10.0}

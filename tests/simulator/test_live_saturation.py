@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from ops.simulator import scenario_file
 from ops.simulator.drive import Drive
 from ops.simulator.measure import median
 from ops.simulator.policies import run_policy
 from ops.simulator.result import Result
+from ops.simulator.scenario import load_scenario
 from shared.pacer import decide
 
 WITHIN: Final = 0.01
@@ -23,7 +23,7 @@ def without_allowance(patch: pytest.MonkeyPatch) -> None:
 
 def short_run() -> tuple[Drive, Result]:
     """live-saturation with a backlog that is done within minutes."""
-    scenario = scenario_file.load("live-saturation")
+    scenario = load_scenario("live-saturation")
     backlog, live = scenario.sources
     drive = Drive(scenario.with_(sources=(replace(backlog, count=800), live), expect=()), 7)
     drive.run()
@@ -50,9 +50,9 @@ def said(name: str, on: Result, off: Result) -> tuple[float, float, float, float
 def test_live_work_starts_at_once_and_the_limit_is_used_as_without(
     name: str, wait_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on = run_policy(scenario_file.load(name), 7)
+    on = run_policy(load_scenario(name), 7)
     without_allowance(monkeypatch)
-    off = run_policy(scenario_file.load(name), 7)
+    off = run_policy(load_scenario(name), 7)
     on_s, off_s, used, used_off = said(name, on, off)
     assert (on.passed, on.failed) == (True, [])
     assert on_s <= wait_s < off_s
@@ -61,9 +61,9 @@ def test_live_work_starts_at_once_and_the_limit_is_used_as_without(
 
 @pytest.mark.slow
 def test_more_live_work_than_the_share_waits_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    on = run_policy(scenario_file.load("live-flood"), 7)
+    on = run_policy(load_scenario("live-flood"), 7)
     without_allowance(monkeypatch)
-    off = run_policy(scenario_file.load("live-flood"), 7)
+    off = run_policy(load_scenario("live-flood"), 7)
     _, _, used, used_off = said("live-flood", on, off)
     assert (on.passed, on.failed, on.violations) == (True, [], {})
     assert used >= used_off - WITHIN

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ops.simulator import scenario_file
 from ops.simulator.drive import Drive
 from ops.simulator.kinds import ChunkStart
 from ops.simulator.operator_rounds import Remedy
+from ops.simulator.scenario import load_scenario
 from ops.simulator.world import START_MS
 from shared.domain import lifecycle, ordering
 from shared.domain.job import Job, State
@@ -42,7 +42,7 @@ def drive_of(
     max_hours: float = 12.0,
     stop_at_once: bool = False,
 ) -> Drive:
-    scenario = scenario_file.load("ordered-poison")
+    scenario = load_scenario("ordered-poison")
     (source,) = scenario.sources
     source = replace(source, count=MATCHES * JOBS)
     if poison_share is not None:

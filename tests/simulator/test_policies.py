@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from ops.cli import main
 from ops.simulator.policies import POLICIES, run_policy
 from ops.simulator.result import STABLE
-from ops.simulator.scenario_file import parse
+from ops.simulator.scenario import parse_scenario
 
-SMALL = parse(
+SMALL = parse_scenario(
     """
 about = "too much at once"
 [class]

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli import main
-from ops.simulator import scenario_file, seeds
+from ops.simulator import seeds
 from ops.simulator.drive import Drive
-from ops.simulator.scenario import Scenario
+from ops.simulator.scenario import Scenario, load_scenario
 from ops.simulator.seeds import SeedResult, run_seed, run_seeds
 from shared.domain import messages
 
@@ -20,7 +20,7 @@ CI_SEEDS = range(1, 241)
 
 
 def mixed() -> Scenario:
-    return scenario_file.load("mixed-faults")
+    return load_scenario("mixed-faults")
 
 
 @pytest.mark.slow

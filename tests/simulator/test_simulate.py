@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli import main
-from ops.simulator import scenario_file
 from ops.simulator.policies import POLICIES, run_policy
-from ops.simulator.scenario import Expectation
+from ops.simulator.scenario import Expectation, load_scenario
 from ops.simulator.seeds import run_seed, spreads
 
 SMALL = """
@@ -38,7 +37,7 @@ def small(tmp_path: Path, expected: str) -> Path:
 def test_a_seed_that_misses_an_expectation_has_failed(tmp_path: Path) -> None:
     path = small(tmp_path, "done >= 6")
 
-    assert run_seed(scenario_file.load(str(path)), 1).said == ("expected done >= 6: got 5",)
+    assert run_seed(load_scenario(str(path)), 1).said == ("expected done >= 6: got 5",)
     ran = command("--scenario", path, "--seeds", 1)
     assert ran.exit_code == 1
     assert "error: seed 1: expected done >= 6: got 5\n" in ran.stderr
@@ -46,7 +45,7 @@ def test_a_seed_that_misses_an_expectation_has_failed(tmp_path: Path) -> None:
 
 def test_the_worst_of_the_seeds_stands_beside_each_expectation_policy_by_policy(tmp_path: Path) -> None:
     path = small(tmp_path, "drain_s <= 999")
-    scenario = scenario_file.load(str(path))
+    scenario = load_scenario(str(path))
     worst = max((run_policy(scenario, seed, "paced").figures.drain_s or 0.0, seed) for seed in (1, 2))
     ran = command("--scenario", path, "--seeds", 2, "--policy", "all")
 

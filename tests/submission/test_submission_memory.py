@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from ops.long_run import Meter
 from ops.simulator.sluice_world import SimSluice
 from ops.submission.csv_rows import CsvShape
-from ops.submission.load import KEPT_REFUSALS, Plain, Plan, Submission
+from ops.submission.load import KEPT_REFUSALS, Plan, Submission
 from ops.submission.source import Format, Source
 from shared.domain.job import Created, Job
 from shared.domain.settings import ClassSettings, Settings
@@ -80,7 +81,7 @@ def test_200_000_lines_fit_into_a_few_megabytes() -> None:
     plan = Plan(file_format=Format.JSONL, shape=CsvShape(), strict=False, from_line=1, nonce="n")
     source = Source(name="generated", stream=cast(Any, Generated()), size_bytes=None)
 
-    summary = Submission(ports, settings, plan, Plain(cast(Any, Nowhere()))).run(source)
+    summary = Submission(ports, settings, plan, Meter(cast(Any, Nowhere()))).run(source)
 
     assert (summary.created, summary.refused, len(summary.refusals)) == (180_000, 20_000, KEPT_REFUSALS)
     assert ledger.writes == {25: 7_200}, "rows are written in full batches"

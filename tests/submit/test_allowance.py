@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ops.simulator import scenario_file
 from ops.simulator.drive import Drive
 from ops.simulator.faults import CrashAt, CrashOn, Fail, FaultHook, FaultOn, Stall, When
+from ops.simulator.scenario import load_scenario
 from ops.simulator.world import START_MS
 from shared.domain.job import Flag, Lane, State
 from shared.errors import LedgerUnavailable, QueueUnavailable
@@ -289,7 +289,7 @@ def test_a_job_behind_a_dead_one_stands_behind_it_whatever_is_left() -> None:
 
 @pytest.mark.parametrize("seed", [2, 3, 4])  # 3 is of an ordered class
 def test_under_all_faults_at_once_the_allowance_is_spent_and_nothing_breaks(seed: int) -> None:
-    drive = Drive(scenario_file.load("live-faults"), seed)
+    drive = Drive(load_scenario("live-faults"), seed)
     drive.run()
     assert [str(finding) for finding in drive.suite.findings.first] == []
     assert sum(step.name == "admit" for step in drive.sluice.ledger.steps) > 20

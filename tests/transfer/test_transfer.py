@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ops.long_run import Meter
 from ops.simulator.checks.rows import is_progress
 from ops.simulator.kinds import Duration, WorkKind
 from ops.simulator.mix import Mix
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.world import World
-from ops.submission.load import Plain
 from ops.submission.source import opened
 from ops.transfer.export import Asked, Export, PartFile
 from ops.transfer.importing import Import, Imported
@@ -75,7 +75,7 @@ def stopped(seed: int) -> SimSluice:
 
 
 def moved(source: SimSluice, target: SimSluice, file: Path) -> Imported:
-    meter = Plain(io.StringIO())
+    meter = Meter(io.StringIO())
     asked = Asked(classes=(CLASS,), live=False, payloads=False)
     Export(source.ports, source.settings, MemoryCopy(source.ledger), asked, meter).run(PartFile(file))
     with opened(str(file), rewindable=True) as stream:

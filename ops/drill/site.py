@@ -1,10 +1,10 @@
-"""What a drill stands on: one class of a deployment, jobs of the drill's own in it, and how it waits for things."""
+"""Where a drill is held: one class of a deployment, jobs of the drill's own in it, and how it waits for things."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from shared.domain import stats
 from shared.domain.control import SCHEDULE, RunKey, TickLine
@@ -20,8 +20,10 @@ KIND: Final = "drill"
 """The kind that a drill can ask for anything; every other one gets the operator's payload."""
 
 SOURCE: Final = "drill"
+"""Who asked for a tick, on the run's record."""
 
 _POLL_S: Final = 1.0
+"""Between two looks at what is waited for."""
 
 
 class DrillFailed(SluiceError):
@@ -31,7 +33,7 @@ class DrillFailed(SluiceError):
 
 
 @dataclass(slots=True, kw_only=True)
-class Ground:
+class Site:
     """`payload` is what jobs of another kind than the drill's carry. `by` and `why` sign what the drill changes."""
 
     ports: Ports
@@ -67,17 +69,12 @@ class Ground:
         """New jobs, each of a match of its own."""
         first = len(self.job_ids)
         ids = [f"drill-{self.nonce}-{number}" for number in range(first, first + count)]
-        new = [
-            NewJob(job_id=each, job_class=self.name, match_id=each, payload=self._of(payload), due_ms=due_ms)
-            for each in ids
-        ]
+        body = payload if self.has_own_kind else self.payload
+        new = [NewJob(job_id=name, job_class=self.name, match_id=name, payload=body, due_ms=due_ms) for name in ids]
         report = submit_jobs(self.ports, self.settings, new, nonce=f"{self.nonce}-{first}")
         check(report.created == count, f"{report.created} of {count} drill jobs were created")
         self.job_ids += ids
         return ids
-
-    def _of(self, payload: str) -> str:
-        return payload if self.has_own_kind else self.payload
 
     def row(self, job_id: str) -> Job:
         job = self.ports.ledger.read_job(job_id)
@@ -97,34 +94,39 @@ class Ground:
 
     # -- ticks and time
 
-    def tick(self, key: RunKey | None = None) -> tuple[RunKey, str]:
-        """Ask for the tick of a minute, this one by default, as its schedule would."""
-        key = key or RunKey.of(self.name, self.now_ms())
-        own = SCHEDULE if self.job_class.schedule is Schedule.RUNS else SOURCE
-        return key, self.pacer.tick(key, source=own)
+    def tick(self, key: RunKey) -> str:
+        """Ask for the tick of a minute as its schedule would."""
+        return self.pacer.tick(key, source=SCHEDULE if self.job_class.schedule is Schedule.RUNS else SOURCE)
 
-    def lines(self, key: RunKey) -> list[TickLine]:
-        return [line for line in self.ports.ledger.read_control(self.name).history if line.run_id == key.run_id]
+    def this_minute(self) -> RunKey:
+        return RunKey.of(self.name, self.now_ms())
+
+    def ticks(self, key: RunKey) -> list[TickLine]:
+        history = self.ports.ledger.read_control(self.name).history
+        return [tick for tick in history if tick.run_id == key.run_id]
+
+    def until_done(self, job_ids: Sequence[str], what: str) -> None:
+        self.until(lambda: set(self.states(job_ids)) == {State.DONE}, what)
 
     def stale(self, since_ms: int) -> int:
         """Messages that workers have found stale since then, to the minute."""
         windows_ms = list(range(stats.window_of(since_ms), self.now_ms() + 1, MINUTE_MS))
         return stats.total(self.ports.ledger.read_stats(self.name, windows_ms=windows_ms), stats.STALE)
 
-    def until(
-        self, holds: Callable[[], bool], what: str, *, ticking: bool = True, within_s: float | None = None
-    ) -> None:
+    def until(self, holds: Callable[[], bool], what: str, *, within_s: float | None = None) -> None:
         """Wait for it, asking for a tick in every minute that has none yet: an interval may be long."""
         end_ms = self.now_ms() + round((within_s or self.patience_s) * 1000)
         ticked: RunKey | None = None
         while not holds():
             check(self.now_ms() < end_ms, f"{what}: not within {within_s or self.patience_s:.0f} s")
-            key = RunKey.of(self.name, self.now_ms())
+            key = self.this_minute()
             if key != ticked:
-                ticked, _ = self.tick(key)
+                self.tick(key)
+                ticked = key
             self.ports.clock.sleep(_POLL_S)
 
 
-def check(holds: Any, found: str) -> None:
+def check(holds: object, otherwise: str) -> None:
+    """Raises `DrillFailed` with this sentence where something does not hold."""
     if not holds:
-        raise DrillFailed(found)
+        raise DrillFailed(otherwise)

@@ -1,6 +1,6 @@
-"""Put the real CDK app on an emulator with the real CDK CLI: synth, bootstrap, deploy.
+"""The real CDK app on an emulator, deployed by the real CDK CLI, with an upstream beside it and an operator's ports.
 
-Everything that the demo starts, as one context manager: upstream, emulator, deployed app, an operator's ports.
+`deployed` starts everything that the demo needs as one context manager; the end-to-end tests take its parts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from botocore.config import Config
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ops.access import NoLog
 from ops.local import processes
 from ops.local.emulator import ACCOUNT, REGION, ROOT, Emulator
 from ops.local.scenario import JOB_CLASS, LATENCY_MS, LIMIT_PER_S, config_text
@@ -32,11 +33,13 @@ from shared.ports import Ports
 
 CDK: Final = ROOT / "node_modules" / ".bin" / "cdk"
 
-JSII_CACHE: Final = ROOT / "build" / "jsii-cache"
-
 QUIET: Final = ("--no-notices", "--no-color")
 
 STEP_TIMEOUT_S: Final = 180.0
+"""For one command of the CDK CLI on a slow machine."""
+
+UPSTREAM_START_S: Final = 10.0
+"""Until the upstream has said where it listens."""
 
 
 def cdk_environment(emulator: Emulator) -> dict[str, str]:
@@ -73,10 +76,7 @@ def deploy(emulator: Emulator, config: Path, *, say: Callable[[str], None] = lam
     return {name: value for stack in stacks.values() for name, value in stack.items()}
 
 
-UPSTREAM_START_S: Final = 10.0
-
-
-class Stage(Struct, frozen=True, kw_only=True):
+class Deployment(Struct, frozen=True, kw_only=True):
     """A running system, as its operator sees it."""
 
     emulator: Emulator
@@ -126,15 +126,8 @@ class UpstreamAdmin:
             connection.close()
 
 
-class QuietLog:
-    """The operator's own decisions are on the screen already; their log lines would tear the live view."""
-
-    def event(self, name: str, **fields: int | float | str | bool | None) -> None:
-        return None
-
-
 @contextmanager
-def staged(venv: Path | None, *, say: Callable[[str], None]) -> Iterator[Stage]:
+def deployed(venv: Path | None, *, say: Callable[[str], None]) -> Iterator[Deployment]:
     """Start everything; whatever happens in between, stop everything."""
     with ExitStack() as stack:
         tmp = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-demo-")))
@@ -145,10 +138,12 @@ def staged(venv: Path | None, *, say: Callable[[str], None]) -> Iterator[Stage]:
         config = tmp / "sluice.toml"
         config.write_text(config_text(upstream.endpoint))
         outputs = deploy(emulator, config, say=say)
-        yield open_stage(emulator, upstream, config, outputs)
+        yield open_deployment(emulator, upstream, config, outputs)
 
 
-def open_stage(emulator: Emulator, upstream: UpstreamAdmin, config: Path, outputs: Mapping[str, str]) -> Stage:
+def open_deployment(
+    emulator: Emulator, upstream: UpstreamAdmin, config: Path, outputs: Mapping[str, str]
+) -> Deployment:
     """An operator's ports on a deployed stack."""
     settings = load_settings(config)
     environment = read_environment(
@@ -164,8 +159,8 @@ def open_stage(emulator: Emulator, upstream: UpstreamAdmin, config: Path, output
         return emulator.client(service, client_config)
 
     host = wire(environment, settings, clients=Clients(make))
-    ports = replace(host.ports, log=QuietLog())
-    return Stage(emulator=emulator, upstream=upstream, settings=settings, ports=ports, outputs=outputs)
+    ports = replace(host.ports, log=NoLog())
+    return Deployment(emulator=emulator, upstream=upstream, settings=settings, ports=ports, outputs=outputs)
 
 
 @contextmanager
@@ -185,7 +180,7 @@ def upstream_process(tmp: Path) -> Iterator[str]:
 def _announced_url(process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + UPSTREAM_START_S
     while time.monotonic() < deadline and process.poll() is None:
-        if found := re.match(r"listening on (\S+)\n", log.read_text()):
-            return found[1]
+        if announced := re.match(r"listening on (\S+)\n", log.read_text()):
+            return announced[1]
         time.sleep(0.05)
     raise processes.ProcessError(f"the upstream did not start\n{processes.tail(log)}")
