@@ -45,6 +45,18 @@ class Source:
                 yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
     @property
+    def runtime_imports(self) -> Iterator[str]:
+        """Full dotted names of what is imported when this module is, or when it runs: not for annotations alone."""
+        annotations = [
+            statement
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for statement in node.body
+        ]
+        skipped = {statement.lineno for statement in annotations}
+        return (name for line, name in self.imports if line not in skipped)
+
+    @property
     def module(self) -> str:
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
@@ -120,10 +132,11 @@ def circles(sources: Iterable[Source]) -> list[str]:
     between_modules: dict[str, set[str]] = {}
     between_rooms: dict[str, set[str]] = {}
     for source in shipped:
-        targets = {module for _, name in source.imports if (module := _nearest(name, modules)) is not None}
-        between_modules[source.module] = targets - {source.module}
+        needed = {_nearest(name, modules) for name in source.runtime_imports}
+        named = {_nearest(name, modules) for _, name in source.imports}
+        between_modules[source.module] = {module for module in needed if module} - {source.module}
         room = room_of(source.module)
-        between_rooms.setdefault(room, set()).update({room_of(module) for module in targets} - {room})
+        between_rooms.setdefault(room, set()).update({room_of(module) for module in named if module} - {room})
     return [
         f"{name} reaches itself"
         for arrows in (between_rooms, between_modules)

@@ -22,7 +22,7 @@ from shared.domain.upstream import NoRoom, rate_in_force
 from shared.errors import BadPayload, LedgerUnavailable, PermitUnavailable
 from shared.kind import Kind
 from shared.ports import Clock, Jitter, Ports
-from shared.steps.tally import Tally
+from shared.worker.tally import Tally
 
 FRESH_MS: Final = 5_000
 """How old what is known of the class may be: a halt reaches every worker by its next chunk after this time."""

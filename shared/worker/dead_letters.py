@@ -10,8 +10,8 @@ from shared.domain.messages import Delivery
 from shared.domain.settings import ClassSettings
 from shared.errors import LedgerUnavailable
 from shared.ports import Jitter, Ports
-from shared.steps.tally import Tally
 from shared.worker.retry import backoff_s
+from shared.worker.tally import Tally
 
 
 def read_dead_letters(

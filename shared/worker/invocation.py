@@ -11,9 +11,9 @@ from shared.domain.settings import ClassSettings, UpstreamSettings
 from shared.errors import InvalidInput, LedgerUnavailable, QueueUnavailable
 from shared.kind import Kind
 from shared.ports import Jitter, Ports
-from shared.steps.tally import Tally
 from shared.worker.context import ClassView, Invocation
 from shared.worker.message import work_message
+from shared.worker.tally import Tally
 
 
 def readable(ports: Ports, records: Iterable[object], read: Callable[[object], Delivery]) -> list[Delivery]:

@@ -15,10 +15,10 @@ from shared.errors import BadChunk, LeaseEnded, LedgerUnavailable, NoProgress, Q
 from shared.kind import Chunk
 from shared.ports import Ports
 from shared.steps.sending import send_jobs
-from shared.steps.tally import Tally
 from shared.steps.turns import end_and_pass_on
 from shared.worker.context import Invocation, Lease, WorkerContext, take_lease
 from shared.worker.retry import ending_of
+from shared.worker.tally import Tally
 
 MAX_CURSOR_BYTES: Final = 1000
 """A cursor is part of its output's sort key, which DynamoDB bounds at 1,024 bytes (fact F50)."""
