@@ -6,7 +6,8 @@ import getpass
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 from msgspec import Struct, to_builtins
@@ -106,3 +107,39 @@ def signed(command: Callable[..., None], *, required: bool = True) -> Callable[.
 
 signed_if_changing = partial(signed, required=False)
 """The same, for a command that also shows."""
+
+
+# -- a result in a file
+
+
+def check_out(out: Path | None) -> None:
+    """That --out FILE can be written is found out before the run, which may take minutes.
+
+    Leaves everything as it was. A pipe or a device is not opened: its reader would take that for the end.
+    """
+    if out is None:
+        return
+    try:
+        there = out.is_symlink() or out.exists()
+        if there and not (out.is_file() or out.is_dir()):
+            return
+        with out.open("ab"):
+            pass
+        if not there:
+            out.unlink()
+    except (OSError, ValueError) as error:
+        _refuse(error)
+
+
+def write_out(out: Path | None, result: Mapping[str, Any]) -> None:
+    if out is None:
+        return
+    try:
+        out.write_text(json.dumps(result), encoding="utf-8")
+    except OSError as error:
+        _refuse(error)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    got = getattr(error, "strerror", None) or "no file name"  # a NUL in the name
+    raise InvalidInput("--out", got=got, expected="a file that can be written") from None

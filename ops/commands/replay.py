@@ -13,7 +13,7 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from ops.commands.out_file import check_out, write_out
+from ops.commands.options import check_out, write_out
 from ops.simulator.recording import Columns, Recording, read_recording
 from ops.simulator.replay import CHUNK_TOKENS, KILLS_PER_MINUTE, Bill, Options, Replay
 from ops.simulator.result import Result

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from ops.commands.out_file import check_out, write_out
+from ops.commands.options import check_out, write_out
 from ops.simulator.crash_sweep import sweep_once, sweep_pairs
 from ops.simulator.ledger_drive import ExportedClass, LedgerDrive
 from ops.simulator.ledger_file import read_class

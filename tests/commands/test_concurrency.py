@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from ops.simulator.sluice_world import SimSluice
 from shared.domain.control import SlotsOverride
-from shared.domain.job import Lane, NewJob
+from shared.domain.job import Lane
 from shared.domain.settings import ClassSettings, Settings, UpstreamSettings
 from shared.domain.upstream import Decision, Learned, rate_in_force
 from shared.errors import LedgerUnavailable
@@ -22,15 +21,8 @@ CONFIGURED = {"live": 6, "recovery": 14}
 
 
 def override(world: World) -> SlotsOverride:
-    found = world.sluice.ledger.read_control(CLASS).slots
+    found = world.control.slots
     assert found is not None
-    return found
-
-
-def figures(world: World, *arguments: object) -> dict[str, Any]:
-    result = world.run("concurrency", CLASS, *arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 
@@ -55,15 +47,15 @@ def test_the_next_tick_plans_with_it_and_explain_status_and_plan_say_so() -> Non
     world = worked(2_000, minutes=3)
     world.run("concurrency", CLASS, 8, *BECAUSE)
     world.sluice.run(90_000)
-    factors = json.loads(world.run("explain", CLASS, "--json").stdout)["factors"]
+    factors = world.json("explain", CLASS)["factors"]
 
     (concurrency,) = [each for each in factors if each["name"] == "concurrency"]
     assert (concurrency["value"], concurrency["source"]) == (8, "set by an operator")
     assert "8 slots (set by an operator) / 10 s of worker time a job" in world.run("explain", CLASS).stdout
-    planned = json.loads(world.run("plan", CLASS, "--json").stdout)["numbers"]["slots"]
+    planned = world.json("plan", CLASS)["numbers"]["slots"]
     assert planned == {"value": 8, "source": "set by an operator"}
     assert f"override  8 slots since 2026-11-30 12:03:00 UTC, by {ADA}: fewer" in world.run("status").stdout
-    (shown,) = json.loads(world.run("status", "--json").stdout)["classes"]
+    (shown,) = world.json("status")["classes"]
     assert (shown["slots_override"]["slots"], shown["rate_per_s"]) == (8, 0.8)
 
 
@@ -71,9 +63,9 @@ def test_back_goes_to_what_was_verified_last_and_back_again_undoes_that() -> Non
     world = World()
     world.run("concurrency", CLASS, 8, *BECAUSE)
     world.run("concurrency", CLASS, 12, *BECAUSE)
-    assert figures(world, "--back", *BECAUSE)["slots"] == 8
+    assert world.json("concurrency", CLASS, "--back", *BECAUSE)["slots"] == 8
     assert sum(world.lanes.of(CLASS).values()) == 8
-    assert figures(world, "--back", *BECAUSE)["slots"] == 12
+    assert world.json("concurrency", CLASS, "--back", *BECAUSE)["slots"] == 12
 
 
 def test_back_to_what_is_configured_leaves_no_override() -> None:
@@ -87,7 +79,7 @@ def test_back_to_what_is_configured_leaves_no_override() -> None:
     assert world.lanes.of(CLASS) == CONFIGURED
     assert (override(world).slots, override(world).before) == (None, 8)
     assert "override" not in world.run("status").stdout
-    assert '"concurrency"' not in world.sluice.ledger.read_control(CLASS).history[-1].facts.partition("sources")[2]
+    assert '"concurrency"' not in world.control.history[-1].facts.partition("sources")[2]
 
 
 @pytest.mark.parametrize("fail_at", [1, 2])
@@ -111,7 +103,7 @@ def test_a_raise_that_is_not_verified_raises_no_plan_and_back_abandons_it() -> N
     world.run("concurrency", CLASS, 40, *BECAUSE)
 
     assert override(world).in_force(20) == 20
-    assert figures(world, "--back", *BECAUSE)["slots"] == 20
+    assert world.json("concurrency", CLASS, "--back", *BECAUSE)["slots"] == 20
     assert world.lanes.of(CLASS) == CONFIGURED
 
 
@@ -152,7 +144,7 @@ def test_without_a_number_it_shows_and_writes_nothing() -> None:
         said.stdout
         == "replays: 20 slots, 20 configured\n  live      at most 6 at once\n  recovery  at most 14 at once\n"
     )
-    assert figures(world) == {
+    assert world.json("concurrency", CLASS) == {
         "job_class": CLASS,
         "slots": 20,
         "configured": 20,
@@ -171,8 +163,8 @@ def test_a_deployment_that_wrote_the_mappings_anew_is_seen_and_the_same_command_
 
     assert "warning   the mappings are not what ticks plan with" in said
     assert 'put them right: python -m ops concurrency replays 8 --reason "..."' in said
-    assert figures(world)["agrees"] is False
-    assert figures(world, 8, *BECAUSE)["override"]["before"] == 20, "the way back stays what it was"
+    assert world.json("concurrency", CLASS)["agrees"] is False
+    assert world.json("concurrency", CLASS, 8, *BECAUSE)["override"]["before"] == 20, "the way back stays what it was"
     assert world.lanes.of(CLASS) == {"live": 2, "recovery": 6}
 
 
@@ -185,9 +177,9 @@ def test_neither_raises_the_other() -> None:
     world = World(sluice=SimSluice(made, seed=1))
     learned = Learned(rate_per_s=1.0, good_per_s=1.0, refused_per_s=1.5, window_ms=0, decision=Decision.DECREASED)
     world.sluice.ledger.store_learned("api", learned, before=None)
-    world.sluice.submit([NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload="{}") for n in range(900)])
+    world.submit(900, "{}")
     world.sluice.run(61_000)
-    before = json.loads(world.run("status", "--json").stdout)["classes"][0]
+    before = world.json("status")["classes"][0]
     world.run("concurrency", CLASS, 400, *BECAUSE)
     kept = world.sluice.ledger.read_learned("api")
     world.run("rate", CLASS, 500, "--reason", "hope")
@@ -197,7 +189,7 @@ def test_neither_raises_the_other() -> None:
     assert world.sluice.ledger.read_learned("api") == kept
     assert override(world).slots == 400
     world.sluice.run(90_000)
-    after = json.loads(world.run("status", "--json").stdout)["classes"][0]
+    after = world.json("status")["classes"][0]
     assert (before["rate_binding"], after["rate_binding"]) == ("upstream", "upstream")
     assert after["rate_per_s"] <= 2.0
 
@@ -223,14 +215,14 @@ def test_what_is_wrong_is_one_sentence_and_changes_nothing(arguments: tuple[obje
 
     assert result.exit_code == 2
     assert sentence in result.stderr
-    assert world.sluice.ledger.read_control(CLASS).slots is None
+    assert world.control.slots is None
     assert world.lanes.bounds == 0
 
 
 def test_what_a_lane_may_have_follows_the_live_share() -> None:
     world = World(sluice=SimSluice(settings(live_share=0.5), seed=1))
 
-    assert figures(world, 2_000, *BECAUSE)["lanes"] == {"live": 1_000, "recovery": 1_000}
+    assert world.json("concurrency", CLASS, 2_000, *BECAUSE)["lanes"] == {"live": 1_000, "recovery": 1_000}
 
 
 def test_a_ledger_that_is_away_is_asked_before_any_mapping_is_touched() -> None:

@@ -29,13 +29,6 @@ def held(*, ordered: bool = True) -> World:
     return world
 
 
-def figures(world: World, *arguments: object) -> dict[str, Any]:
-    result = world.run(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
 def replacement(tmp_path: Path, **fields: Any) -> Path:
     path = tmp_path / "new.json"
     path.write_text(json.dumps({"job_id": "j0b", "payload": {}} | fields))
@@ -55,7 +48,7 @@ def test_the_list_names_each_dead_job_with_its_reason_and_what_it_holds() -> Non
     assert "2 attempts" in line
     assert "holds 2" in line
     assert "\x1b" not in said, "an id may hold anything, and a terminal obeys some of it"
-    listed = {each["job_id"]: each for each in figures(world, "dead", "list", CLASS)["dead"]}
+    listed = {each["job_id"]: each for each in world.json("dead", "list", CLASS)["dead"]}
     assert listed["j0"]["reason"] == "AttributeError"
     assert (listed["j0"]["attempts"], listed["j0"]["holds"]) == (2, 2)
     assert listed["alone\x1b[2J"]["holds"] == 0
@@ -82,7 +75,7 @@ def test_one_job_is_shown_with_all_its_bounds_and_without_its_payload() -> None:
     assert f"match     {MATCH}, place 1" in said
     assert "holds     2 jobs behind it, the next is j1" in said
     assert "python -m ops retry j0 --reason" in said
-    for output in (said, json.dumps(figures(world, "dead", "show", "j0"))):
+    for output in (said, json.dumps(world.json("dead", "show", "j0"))):
         assert CANARY not in output
 
 
@@ -160,30 +153,6 @@ def test_a_replacement_that_cannot_be_is_one_sentence(tmp_path: Path, fields: di
         assert result.exit_code == 2
         assert result.stderr.startswith(f"error: {sentence}")
         assert world.rows["j0"].state is State.DEAD
-
-
-@pytest.mark.parametrize("command", ["retry", "skip", "replace"])
-def test_a_dry_run_says_what_would_be_and_changes_nothing(tmp_path: Path, command: str) -> None:
-    world = held()
-    before, writes = world.rows, world.sluice.ledger.writes.copy()
-    new = (replacement(tmp_path),) if command == "replace" else ()
-    result = world.run(command, "j0", *new, "--reason", "x", "--dry-run")
-
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("Dry run, nothing was changed.\nj0: dead -> ")
-    assert figures(world, command, "j0", *new, "--reason", "x", "--dry-run")["dry_run"] is True
-    assert (world.rows, world.sluice.ledger.writes) == (before, writes)
-
-
-@pytest.mark.parametrize("command", ["retry", "skip", "replace"])
-def test_without_a_reason_nothing_is_done(tmp_path: Path, command: str) -> None:
-    world = held()
-    new = (replacement(tmp_path),) if command == "replace" else ()
-
-    assert world.run(command, "j0", *new).exit_code == 2
-    result = world.run(command, "j0", *new, "--reason", " ")
-    assert (result.exit_code, result.stderr) == (2, "error: reason: got an empty string, expected why this is done\n")
-    assert world.rows["j0"].state is State.DEAD
 
 
 def test_while_paused_a_retried_job_waits_and_the_command_says_so() -> None:

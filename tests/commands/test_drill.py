@@ -95,7 +95,7 @@ def test_everything_holds_and_the_class_is_as_it_was(world: DrillWorld) -> None:
     assert "a worker killed between commit and acknowledgement" in steps["one effect"]["found"]
     assert "4 queued and 2 delayed jobs all there" in steps["pause"]["found"]
     assert "8 -> 4 -> 8 slots" in steps["concurrency there and back"]["found"]
-    control = world.sluice.ledger.read_control(CLASS)
+    control = world.control
     assert control.admits
     assert control.slots is not None
     assert control.slots.settled
@@ -105,10 +105,10 @@ def test_everything_holds_and_the_class_is_as_it_was(world: DrillWorld) -> None:
 
 def test_what_an_operator_set_is_still_theirs_afterwards_with_its_way_back(world: DrillWorld) -> None:
     world.run("concurrency", CLASS, 6, "--reason", "mine")
-    before = world.sluice.ledger.read_control(CLASS).slots
+    before = world.control.slots
     code, steps = world.drilled("--only", "stop")
     assert (code, "6 -> 4 -> 6 slots" in steps["concurrency there and back"]["found"]) == (0, True), steps
-    assert world.sluice.ledger.read_control(CLASS).slots == before
+    assert world.control.slots == before
 
 
 # -- what the drill is for: each of these takes one condition out of the code
@@ -154,7 +154,7 @@ def test_the_drill_fails_where_a_check_is_taken_out(
     assert [name for name, each in steps.items() if not each["ok"]] == [step], steps
     assert says in steps[step]["found"]
     assert list(steps)[-1] == step, "the first failure ends the drill"
-    assert world.sluice.ledger.read_control(CLASS).pause is None, "the class is left as it was found"
+    assert world.control.pause is None, "the class is left as it was found"
 
 
 # -- restore
@@ -187,7 +187,7 @@ def test_a_ledger_that_is_not_empty_fails_the_restore_and_the_class_goes_on(worl
     world.other.sluice.submit([NewJob(job_id="theirs", job_class=CLASS, match_id="m", payload="{}")])
     code, steps = world.drilled("--only", "stop", "--restore", "--into", tmp_path / "outputs.json")
     assert (code, steps["restore"]["ok"]) == (1, False)
-    assert world.sluice.ledger.read_control(CLASS).pause is None
+    assert world.control.pause is None
 
 
 # -- what it refuses
@@ -236,4 +236,4 @@ def test_ctrl_c_leaves_the_class_as_it_was(world: DrillWorld, monkeypatch: pytes
     monkeypatch.setattr("ops.drill.steps.slots.change", interrupted)
     result = world.run("drill", CLASS, *WHY, "--only", "stop")
     assert result.exit_code == 130
-    assert world.sluice.ledger.read_control(CLASS).pause is None
+    assert world.control.pause is None

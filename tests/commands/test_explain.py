@@ -102,7 +102,7 @@ def test_before_the_first_tick_there_is_nothing_to_explain() -> None:
 def test_a_tick_of_a_version_that_kept_no_facts_shows_its_line_and_says_so() -> None:
     world = worked(2_000, minutes=4)
     (key,) = [run.key for run in world.sluice.ledger.runs][-1:]
-    control = world.sluice.ledger.read_control(CLASS)
+    control = world.control
     bare = tuple(replace(line, facts="") for line in control.history)
     close = TickClose(recent=(), history=bare, measures=control.measures)
     world.sluice.ledger._runs.put(replace(control, lock_owner="x", lock_run_id=key.run_id, history=close.history))

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from ops.simulator.sluice_world import SimSluice
 from ops.transfer.copying import LedgerCopy
-from shared.domain.job import Job, NewJob, State
+from ops.transfer.export import PartFile
+from shared.domain.job import Flag, Job, NewJob, Output, State
 from shared.domain.records import Record, RecordPage, StoredOutput
 from shared.memory.copy import MemoryCopy
 from tests.commands.world import CLASS, World, settings
@@ -77,7 +78,7 @@ def test_a_class_that_runs_is_not_exported_without_live(tmp_path: Path) -> None:
 def test_a_halt_is_not_enough_before_everything_has_settled(tmp_path: Path) -> None:
     world = World(sluice=SimSluice(settings(), seed=1))
     payload = '{"chunk_ms": 50000}'
-    world.sluice.submit([NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload) for n in range(9)])
+    world.submit(9, payload)
     world.sluice.run(70_000)
     world.run("halt", CLASS, *HOLD)
     assert world.run("export", "--out", tmp_path / "one.jsonl").exit_code == 2
@@ -161,7 +162,7 @@ def test_a_pipe_gets_the_lines_and_nothing_else() -> None:
 def test_large_payloads_stay_behind_as_pointers_unless_they_are_asked_for(tmp_path: Path) -> None:
     world = World()
     large = json.dumps({"text": "x" * 5000})
-    world.sluice.submit([NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=large) for n in range(3)])
+    world.submit(3, large)
     world.run("pause", CLASS, *HOLD)
     for name, options in (("small", ()), ("whole", ("--with-payloads",))):
         assert world.run("export", "--out", tmp_path / name, *options).exit_code == 0
@@ -191,7 +192,7 @@ def test_a_live_export_takes_each_job_with_the_outputs_that_it_had_then(tmp_path
 
     world = World(sluice=SimSluice(settings(declared_service_s=20.0), seed=1))
     payload = '{"chunk_ms": 900, "chunks": 25}'
-    world.sluice.submit([NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload) for n in range(8)])
+    world.submit(8, payload)
     world.sluice.run(64_000)
     copy = Torn(world.sluice.ledger)
     with pytest.MonkeyPatch.context() as patched:
@@ -268,3 +269,105 @@ def test_what_the_simulator_needs_beside_the_file_is_said(tmp_path: Path, option
     world.run("export", "--out", out)
     result = world.run("simulate", "--ledger", out, *options)
     assert (result.exit_code, says in result.output) == (2, True), result.output
+
+
+# -- an export that stops at a bad moment, or finds a line that is none: what it leaves, and what it does when run again
+
+
+def test_an_export_that_is_interrupted_behind_its_last_page_is_not_read_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, out, whole = halted(), tmp_path / "ledger.jsonl", tmp_path / "whole.jsonl"
+    with monkeypatch.context() as patched:
+        patched.setattr(PartFile, "finish", _interrupted)
+        assert world.run("export", "--out", out).exit_code == 130
+    assert world.run("export", "--out", out).exit_code == 0
+    assert world.run("export", "--out", whole).exit_code == 0
+    assert out.read_text().splitlines()[1:-1] == whole.read_text().splitlines()[1:-1]
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_a_class_was_resumed_meanwhile_the_same_command_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, out = halted(), tmp_path / "ledger.jsonl"
+    copy = Resumed(world.sluice.ledger)
+    copy.world = world
+    with monkeypatch.context() as patched:
+        patched.setattr(World, "ledger_copy", lambda _: copy)
+        assert world.run("export", "--out", out).exit_code == 2
+    world.run("halt", CLASS, *HOLD)
+    world.sluice.run(60_000)
+    result = world.run("export", "--out", out, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["resumed"]) == (0, False), result.output
+    assert len([line for line in lines_of(out) if "job" in line]) == 30
+
+
+def joined_later(world: World, job_id: str) -> None:
+    """The row as a submitter would have written it whose clock goes ahead."""
+    row, now_ms = world.sluice.ledger.rows[job_id], world.sluice.ports.clock.now_ms()
+    world.sluice.ledger.rows[job_id] = replace(row, job=replace(row.job, created_ms=now_ms + 60_000))
+
+
+def test_a_job_that_joined_an_ordered_match_meanwhile_is_left_out_and_said(tmp_path: Path) -> None:
+    world = halted(ordered=True)
+    joined_later(world, "canary-29")  # the last of its match
+    result = world.run("export", "--out", tmp_path / "a.jsonl")
+    assert (result.exit_code, "29 jobs" in result.stdout, "exact" in result.stdout) == (0, True, False)
+    assert "without 1 job that joined an ordered match meanwhile" in result.stdout
+    assert world.json("export", "--out", tmp_path / "b.jsonl")["left_out"] == 1
+
+
+def test_a_file_that_import_would_refuse_does_not_get_its_name(tmp_path: Path) -> None:
+    world, out = halted(ordered=True), tmp_path / "ledger.jsonl"
+    joined_later(world, "canary-24")  # and then another
+    result = world.run("export", "--out", out)
+    assert (result.exit_code, "got jobs that are no line" in result.output) == (2, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["ledger.jsonl.part"]
+    joined_later(world, "canary-29")
+    assert world.run("export", "--out", out).exit_code == 0, "it begins anew"
+
+
+def test_a_live_job_that_commits_while_its_outputs_are_read_is_read_again(tmp_path: Path) -> None:
+    """A row and its outputs are two reads, and a chunk may be committed in between."""
+    world = World(sluice=SimSluice(settings(declared_service_s=20.0), seed=1))
+    payload = '{"chunk_ms": 900, "chunks": 25}'
+    world.sluice.submit([NewJob(job_id="j", job_class=CLASS, match_id="m", payload=payload)])
+    world.sluice.run(64_000)
+    world.broken = {"ledger": Moving(world)}
+    assert world.run("export", "--live", "--out", tmp_path / "ledger.jsonl").exit_code == 0
+    lines = lines_of(tmp_path / "ledger.jsonl")
+    (job,) = (line["job"] for line in lines if "job" in line)
+    cursors = {int(line["output"]["output"]["cursor"] or 0) for line in lines if "output" in line}
+    assert (job["state"], cursors) == ("queued", set(range(int(job["cursor"]))))
+
+
+class Moving:
+    """A ledger that goes on for three seconds after outputs were read, the first time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._moves = 1
+
+    def outputs(self, job_id: str) -> list[Output]:
+        found = self._world.sluice.ledger.outputs(job_id)
+        if self._moves:
+            self._moves -= 1
+            self._world.sluice.run(3000)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.sluice.ledger, name)
+
+
+def test_a_stop_that_a_tick_may_not_have_seen_yet_is_none(tmp_path: Path) -> None:
+    world = World()
+    world.sluice.submit([NewJob(job_id="j", job_class=CLASS, match_id="m", payload="{}")])
+    world.sluice.ledger.set_halt(CLASS, Flag(by="ada", why="now", at_ms=world.sluice.ports.clock.now_ms()))
+    result = world.run("export", "--out", tmp_path / "ledger.jsonl")
+    assert (result.exit_code, "got a class that is running" in result.output) == (2, True)
+    world.sluice.run(60_000)
+    assert world.run("export", "--out", tmp_path / "ledger.jsonl").exit_code == 0

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ops.simulator.sluice_world import SimSluice
+from ops.transfer.format import chained
 from shared.domain.control import RunKey, RunState
 from shared.domain.job import Job, NewJob, State
 from shared.errors import LedgerUnavailable
@@ -44,7 +45,7 @@ def test_what_arrives_is_what_was_there_and_it_arrives_paused(tmp_path: Path, or
     result = target.run("import", file, *WHY)
     assert result.exit_code == 0, result.output
     assert stored(target) == stored(source)
-    control = target.sluice.ledger.read_control(CLASS)
+    control = target.control
     assert control.pause is not None
     assert control.pause.why.startswith("import of memory as of ")
     assert control.pause.why.endswith(": moves to the new account")
@@ -70,7 +71,7 @@ def test_a_second_import_adds_nothing(tmp_path: Path) -> None:
     file, target = exported(source, tmp_path), empty(source)
     target.run("import", file, *WHY)
     once = stored(target)
-    figures = json.loads(target.run("import", file, *WHY, "--json").stdout)
+    figures = target.json("import", file, *WHY)
     assert (figures["created"], figures["existing"], figures["outputs"]) == (0, 30, 0)
     assert stored(target) == once
 
@@ -83,7 +84,7 @@ def test_an_import_after_the_class_was_resumed_neither_pauses_it_nor_takes_a_row
     assert target.sluice.drain(3_600_000)
     assert target.run("import", file, *WHY).exit_code == 0
     assert {job.state for job in target.rows.values()} == {State.DONE}
-    assert target.sluice.ledger.read_control(CLASS).pause is None
+    assert target.control.pause is None
 
 
 @pytest.mark.parametrize("at_call", range(1, 12))
@@ -105,12 +106,12 @@ def test_an_import_that_dies_anywhere_is_finished_by_the_next_one(tmp_path: Path
     target.broken = {"ledger": Flaky()}
     first = target.run("import", file, *WHY)
     target.broken = {}
-    flag = target.sluice.ledger.read_control(CLASS).pause
+    flag = target.control.pause
     assert flag is not None
     assert (first.exit_code, "not complete" in flag.why) in ((3, True), (0, False))
     assert target.run("import", file, *WHY).exit_code == 0
     assert stored(target) == stored(source)
-    flag = target.sluice.ledger.read_control(CLASS).pause
+    flag = target.control.pause
     assert flag is not None
     assert "not complete" not in flag.why
 
@@ -149,7 +150,7 @@ def test_a_dry_run_says_what_would_come_and_changes_nothing(tmp_path: Path) -> N
     result = target.run("import", file, *WHY, "--dry-run")
     assert (result.exit_code, "30 rows would be created" in result.output) == (0, True)
     assert not target.rows
-    assert target.sluice.ledger.read_control(CLASS).admits
+    assert target.control.admits
 
 
 def test_a_ledger_with_other_rows_of_the_class_is_left_alone_without_merge(tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_what_operators_wanted_comes_along_and_what_ticks_saw_does_not(tmp_path:
     source.run("rate", CLASS, "2.5", *HOLD)
     file, target = exported(source, tmp_path), empty(source)
     target.run("import", file, *WHY)
-    control = target.sluice.ledger.read_control(CLASS)
+    control = target.control
     assert control.rate is not None
     assert control.rate.rate_per_s == 2.5
     assert (control.history, control.recent, control.lock_owner) == ((), (), "")
@@ -236,9 +237,9 @@ def test_an_operators_own_pause_stays_hers(tmp_path: Path) -> None:
     source = halted()
     file, target = exported(source, tmp_path), empty(source)
     target.run("pause", CLASS, "--reason", "not before noon")
-    flag = target.sluice.ledger.read_control(CLASS).pause
+    flag = target.control.pause
     assert target.run("import", file, *WHY).exit_code == 0
-    assert target.sluice.ledger.read_control(CLASS).pause == flag
+    assert target.control.pause == flag
 
 
 @pytest.mark.parametrize("older", [lambda job: {"epoch": job.epoch - 1}, lambda _: {"state": State.QUEUED}])
@@ -258,3 +259,91 @@ def test_settings_that_differ_in_order_refuse_the_file(tmp_path: Path) -> None:
     file = exported(halted(ordered=True), tmp_path)
     result = World(sluice=SimSluice(settings(), seed=2)).run("import", file, *WHY)
     assert (result.exit_code, "job.seq: got a number, expected 0" in result.output) == (2, True)
+
+
+# -- files that are not what `export` wrote: each fault is named with its line, and nothing of the file is written
+
+Change = Callable[[list[dict[str, Any]]], object]
+
+
+def _of(lines: list[dict[str, Any]], word: str) -> Any:
+    return next(line[word] for line in lines if word in line)
+
+
+def _set(word: str, name: str, value: object) -> Change:
+    return lambda lines: _of(lines, word).__setitem__(name, value)
+
+
+FAULTS: list[tuple[str, Change, str]] = [
+    ("another class", _set("job", "job_class", "others"), "job.job_class: got an unknown class, expected one of repl"),
+    ("a state that is none", _set("job", "state", "canary"), "job.state: got other text, expected one of waiting,"),
+    ("a cursor that is a number", _set("job", "cursor", 5), "job.cursor: got a whole number, expected a string"),
+    ("an epoch below 0", _set("job", "epoch", -1), "job.epoch: got a number out of range, expected a count"),
+    ("true for a number", _set("job", "attempts", True), "job.attempts: got a boolean, expected a whole number"),
+    ("a field of nobody's", _set("job", "canary", 1), "job: got an unknown field, expected only job_id,"),
+    ("a payload that is no JSON", _set("job", "payload", "{"), "job.payload: got text that is not JSON"),
+    ("a place in no line", _set("job", "seq", 3), "job.seq: got a number, expected 0: its class is not ordered"),
+    ("an output of another job", _set("output", "job_id", "canary-x"), "output: got one of another job"),
+    ("half a minute", lambda lines: _of(lines, "run")["key"].update(minute_ms=30_000), "run.key.minute_ms: got a time"),
+    ("no id", lambda lines: _of(lines, "job").pop("job_id"), "job.job_id: got nothing, expected a string"),
+    ("a line less", lambda lines: lines.pop(5), "end.digest: got another one"),
+    ("an order changed", lambda lines: lines.insert(-2, lines.pop(1)), "end.digest: got another one"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+def test_a_file_with_a_fault_is_named_with_its_line_and_nothing_of_it_is_written(
+    tmp_path: Path, change: Change, says: str
+) -> None:
+    source = halted()
+    file, target = exported(source, tmp_path), empty(source)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    change(lines)
+    file.write_text("".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines))
+    result = target.run("import", file, *WHY)
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+    assert "error: line " in result.output
+    assert "canary" not in result.output, "a fault never shows what stands in the file (I12)"
+    assert not target.rows
+    assert target.control.admits
+
+
+@pytest.mark.parametrize(
+    ("cut", "says"),
+    [
+        (lambda raw: raw[: raw.rindex(b"\n", 0, -1) + 1], "file: got one without its end"),
+        (lambda raw: raw[: len(raw) // 2], "line: got text that is not JSON"),
+        (lambda raw: b"", "file: got one without its end"),
+        (lambda raw: raw + raw.splitlines()[1], "line: got more, expected nothing behind the end"),
+        (lambda raw: raw[raw.index(b"\n") + 1 :], "file: got something else, expected the header"),
+        (lambda raw: raw.replace(b'"format":1', b'"format":2', 1), "header.format: got another format"),
+        (lambda raw: b"\x1f\x8b" + raw, "file: got a gzip file"),
+        (lambda raw: b"[" * 100_000, "line: got JSON nested deeper than 100 levels"),
+    ],
+)
+def test_a_file_that_is_no_whole_export_is_refused(tmp_path: Path, cut: Callable[[bytes], bytes], says: str) -> None:
+    source = halted()
+    file, target = exported(source, tmp_path), empty(source)
+    file.write_bytes(cut(file.read_bytes()))
+    result = target.run("import", file, *WHY)
+    assert (result.exit_code, target.rows) == (2, {}), result.output
+    assert says in result.output
+
+
+def test_a_match_whose_line_is_broken_is_refused(tmp_path: Path) -> None:
+    """As a submission leaves it that the export met with one row and without another."""
+    source = halted(ordered=True)
+    file, target = exported(source, tmp_path), empty(source)
+    lines = file.read_text().splitlines()
+    gone = next(number for number, line in enumerate(lines) if '"state":"behind"' in line and '"seq":6,' not in line)
+    del lines[gone]
+    end = json.loads(lines.pop())["end"]
+    end["counts"]["job"] -= 1
+    end["digest"] = ""
+    for line in lines:
+        end["digest"] = chained(end["digest"], line.encode())
+    file.write_text("\n".join([*lines, json.dumps({"end": end})]) + "\n")
+    result = target.run("import", file, *WHY)
+    assert (result.exit_code, target.rows) == (2, {})
+    assert "match: got jobs that are no line, expected one unbroken order" in result.output

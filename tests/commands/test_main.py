@@ -22,18 +22,6 @@ URLS = {"live": f"{QUEUES}/l.fifo", "recovery": f"{QUEUES}/r.fifo"}
 OUTPUTS = {"TableName": "T", "BucketName": "B", "PacerName": "P", "QueueUrls": json.dumps({"replays": URLS})}
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["submit", "status", "explain", "watch", "dead", "retry", "skip", "replace", "pause", "halt", "resume", "guard"],
-)
-def test_every_command_has_help_with_an_example(command: str) -> None:
-    result = CliRunner().invoke(main, [command, "--help"])
-
-    assert result.exit_code == 0
-    assert "Example" in result.output
-    assert f"python -m ops {command}" in result.output.replace("--outputs outputs.json ", "")
-
-
 def test_the_outputs_of_a_deployment_name_its_resources(tmp_path: Path) -> None:
     path = tmp_path / "outputs.json"
     path.write_text(json.dumps({"Sluice": OUTPUTS, "Other": {"Url": "x"}}))

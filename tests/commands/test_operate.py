@@ -1,27 +1,22 @@
-"""`pause`, `resume` and `guard`: what an operator does to a class, and what a deployment must not do."""
+"""`pause`, `halt`, `resume`, `webhook` and `guard`: what an operator does to a class, and what no deployment may do."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
-
-from shared.domain.job import NewJob
-from tests.commands.world import ADA, BOB, CLASS, NOBODY, World
-
-
-def submitted(world: World, count: int, job_class: str = CLASS) -> None:
-    world.sluice.submit([NewJob(job_id=f"j{n}", job_class=job_class, match_id="m", payload="{}") for n in range(count)])
+from ops.simulator.sluice_world import SimSluice
+from shared.domain.job import Flag, NewJob
+from tests.commands.world import ADA, BOB, CLASS, NOBODY, World, settings
 
 
 def test_a_pause_admits_nothing_more_and_names_the_caller() -> None:
     world = World()
     result = world.run("pause", CLASS, "--reason", "the upstream answers nonsense")
-    submitted(world, 5)
+    world.submit(5)
     world.sluice.run(300_000)
 
     assert result.exit_code == 0
-    flag = world.sluice.ledger.read_control(CLASS).pause
+    flag = world.control.pause
     assert flag is not None
     assert (flag.by, flag.why) == (NOBODY, "the upstream answers nonsense")
     assert result.stdout.startswith(f"replays: paused by {NOBODY}: the upstream answers nonsense\n")
@@ -30,13 +25,13 @@ def test_a_pause_admits_nothing_more_and_names_the_caller() -> None:
 
 def test_a_resume_lets_the_next_tick_admit_and_says_what_it_ended() -> None:
     world = World()
-    submitted(world, 5)
+    world.submit(5)
     world.run("pause", CLASS, "--reason", "why", "--by", "ada")
     result = world.run("resume", CLASS, "--reason", "it answers again", "--by", "bob")
 
     assert result.stdout.startswith(f"replays: resumed by {BOB}: it answers again\n  it was paused by {ADA}: why\n")
     assert 'undo: python -m ops pause replays --reason "..."' in result.stdout
-    resumed = world.sluice.ledger.read_control(CLASS).resumed
+    resumed = world.control.resumed
     assert resumed is not None
     assert (resumed.by, resumed.why) == (BOB, "it answers again")
     assert world.run("resume", CLASS, "--reason", "x").stdout == "replays: was not paused.\n"
@@ -45,31 +40,19 @@ def test_a_resume_lets_the_next_tick_admit_and_says_what_it_ended() -> None:
 
 def test_both_speak_json() -> None:
     world = World()
-    paused = json.loads(world.run("pause", CLASS, "--reason", "why", "--by", "ada", "--json").stdout)
-    resumed = json.loads(world.run("resume", CLASS, "--reason", "x", "--json").stdout)
+    paused = world.json("pause", CLASS, "--reason", "why", "--by", "ada")
+    resumed = world.json("resume", CLASS, "--reason", "x")
 
     assert (paused["pause"]["by"], paused["pause"]["why"]) == (ADA, "why")
     assert (resumed["pause"], resumed["was"]) == (None, paused["pause"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("pause", "replay", "--reason", "x"), "error: CLASS: got an unknown class, expected one of replays"),
-        (("resume", "x", "--reason", "x"), "error: CLASS: got an unknown class, expected one of replays\n"),
-        (("resume", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is resumed\n"),
-        (("halt", "replayz", "--reason", "x"), "expected one of replays; did you mean replays?\n"),
-        (("halt", CLASS, "--reason", ""), "error: reason: got an empty string, expected why the class is halted\n"),
-        (("pause", CLASS, "--reason", " "), "error: reason: got an empty string, expected why the class is paused\n"),
-        (("pause", CLASS, "--reason", "x", "--by", ""), "error: --by: got nothing, expected your name, or no --by"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    result = World().run(*arguments)
+def test_an_empty_name_is_one_sentence_and_changes_nothing() -> None:
+    world = World()
+    result = world.run("pause", CLASS, "--reason", "x", "--by", "")
 
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert World().sluice.ledger.read_control(CLASS).pause is None
+    assert (result.exit_code, result.stderr) == (2, "error: --by: got nothing, expected your name, or no --by\n")
+    assert world.control.admits
 
 
 def test_a_halt_also_makes_workers_give_their_jobs_back_and_a_resume_ends_it() -> None:
@@ -91,17 +74,40 @@ def test_a_halt_also_makes_workers_give_their_jobs_back_and_a_resume_ends_it() -
     assert world.sluice.drain(max_ms=900_000)
 
 
-@pytest.mark.parametrize("command", ["pause", "halt", "resume"])
-def test_a_dry_run_writes_nothing_and_says_what_it_would_do(command: str) -> None:
-    world = World()
-    submitted(world, 3)
-    before = world.sluice.ledger.writes.copy()
-    result = world.run(command, CLASS, "--reason", "x", "--dry-run")
+# -- the webhook
 
-    assert result.exit_code == 0
-    assert result.stdout.startswith("Dry run, nothing was changed.\nreplays: ")
-    assert world.sluice.ledger.writes == before
-    assert world.run(command, CLASS, "--dry-run").exit_code == 2, "a rehearsal needs its reason too"
+BECAUSE = ("--reason", "a token was printed", "--by", "ada")
+
+
+def open_to_the_webhook(**changes: bool) -> World:
+    return World(sluice=SimSluice(settings(webhook=True, **changes), seed=1))
+
+
+def test_close_and_open_say_what_they_did_and_leave_it_in_control() -> None:
+    made = open_to_the_webhook()
+    closed = made.run("webhook", "close", *BECAUSE)
+    assert (closed.exit_code, closed.stdout) == (
+        0,
+        f"replays: webhook closed by {ADA}: a token was printed\n"
+        '  undo: python -m ops webhook open replays --reason "..."\n',
+    )
+    control = made.control
+    flag = Flag(by=ADA, why="a token was printed", at_ms=made.sluice.world.now_ms)
+    assert (control.webhook_closed, control.webhook_switched, control.pause) == (True, flag, None)
+    opened = made.run("webhook", "open", CLASS, "--reason", "rotated", "--by", "bob")
+    assert opened.stdout.startswith("replays: webhook opened by bob (")
+    assert made.control.webhook_closed is False
+
+
+def test_the_switch_speaks_json() -> None:
+    switched = open_to_the_webhook().json("webhook", "close", *BECAUSE)
+    assert (switched["classes"], switched["webhook_closed"], switched["webhook_switched"]["by"]) == ([CLASS], True, ADA)
+
+
+def test_a_class_without_the_webhook_has_no_switch() -> None:
+    result = World().run("webhook", "close", *BECAUSE)
+    assert result.exit_code == 2
+    assert "error: CLASS: got a class without the webhook, expected webhook = true" in result.stderr
 
 
 # -- a class that goes
@@ -118,7 +124,7 @@ def without_replays(world: World) -> World:
 
 def test_a_removed_or_renamed_class_with_rows_is_refused_with_a_sentence() -> None:
     world = World()
-    submitted(world, 12)
+    world.submit(12)
     result = without_replays(world).run("guard")
 
     assert result.exit_code == 1
@@ -131,7 +137,7 @@ def test_a_removed_or_renamed_class_with_rows_is_refused_with_a_sentence() -> No
 
 def test_a_removed_class_that_is_empty_may_go() -> None:
     world = World()
-    submitted(world, 12)
+    world.submit(12)
     assert world.sluice.drain(max_ms=600_000)
     result = without_replays(world).run("guard")
 
@@ -153,6 +159,6 @@ def test_rows_in_flight_and_in_every_list_count() -> None:
 
 def test_an_unchanged_configuration_passes() -> None:
     world = World()
-    submitted(world, 3)
+    world.submit(3)
 
     assert world.run("guard").stdout == "No class is removed.\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -20,11 +19,9 @@ KEYS = {"drains", "net_rate_per_s", "drain_s", "binding", "ticks", "cost_usd"}
 
 
 def planned(world: World, *arguments: object) -> dict[str, Any]:
-    result = world.run("plan", *arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert found.keys() >= KEYS
-    return found
+    figures = world.json("plan", *arguments)
+    assert figures.keys() >= KEYS
+    return figures
 
 
 @pytest.mark.parametrize(
@@ -84,9 +81,7 @@ def with_upstream(rows: int, *, minutes: int) -> World:
         classes={CLASS: ClassSettings(name=CLASS, kind="sim", upstream="api", slots=20, declared_service_s=0.5)},
     )
     world = World(sluice=SimSluice(settings, seed=1))
-    world.sluice.submit(
-        [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload='{"chunk_ms": 200}') for n in range(rows)]
-    )
+    world.submit(rows, '{"chunk_ms": 200}')
     world.sluice.run(minutes * 60_000 + 30_000)
     return world
 
@@ -94,7 +89,7 @@ def with_upstream(rows: int, *, minutes: int) -> World:
 def test_a_live_class_is_read_and_says_of_each_number_where_it_is_from() -> None:
     world = with_upstream(2_000, minutes=9)
     found = planned(world, CLASS)
-    last = world.sluice.ledger.read_control(CLASS).history[-1]
+    last = world.control.history[-1]
 
     assert found["numbers"]["pending"] == {"value": last.pending, "source": "the last tick"}
     assert found["numbers"]["arrivals"]["value"] == pytest.approx(0, abs=0.15)

@@ -57,7 +57,7 @@ def of_job(made: World) -> Flag | None:
 
 
 def control(read: Callable[[Any], Flag | None]) -> Signature:
-    return lambda made: read(made.sluice.ledger.read_control(CLASS))
+    return lambda made: read(made.control)
 
 
 REASON = ("--reason", "before", "--by", "bob")

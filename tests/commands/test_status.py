@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any
@@ -16,11 +15,8 @@ NOTHING_READ = {"read_control": 1}
 
 
 def figures(world: World, *options: str) -> dict[str, Any]:
-    result = world.run("status", "--json", *options)
-    assert result.exit_code == 0
-    (only,) = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["classes"]
-    found: dict[str, Any] = only
-    return found
+    (only,) = world.json("status", *options)["classes"]
+    return dict(only)
 
 
 def test_before_the_first_tick_it_says_so_and_exact_counts() -> None:

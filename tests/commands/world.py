@@ -7,12 +7,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from ops.cli import main
 from ops.simulator.sluice_world import SimSluice
 from ops.transfer.copying import LedgerCopy
+from shared.domain.control import Control
 from shared.domain.job import Job, NewJob
 from shared.domain.settings import ClassSettings, Settings
 from shared.memory.copy import MemoryCopy
@@ -70,8 +72,30 @@ class World:
     def rows(self) -> dict[str, Job]:
         return self.sluice.rows
 
+    @property
+    def control(self) -> Control:
+        return self.sluice.ledger.read_control(CLASS)
+
+    def submit(self, count: int, payload: str = "{}", **fields: Any) -> None:
+        """j0, j1, ..., each of a match of its own unless `match_id` is given."""
+        self.sluice.submit(
+            [
+                NewJob(**({"job_id": f"j{n}", "job_class": CLASS, "match_id": f"m{n}", "payload": payload} | fields))
+                for n in range(count)
+            ]
+        )
+
+    def json(self, *arguments: object) -> dict[str, Any]:
+        """What the command prints with --json; it has to succeed, and to print what any reader takes for JSON."""
+        result = self.run(*arguments, "--json")
+        assert result.exit_code == 0, result.stderr
+        figures: dict[str, Any] = json.loads(
+            result.stdout, parse_constant=lambda name: pytest.fail(f"not JSON: {name}")
+        )
+        return figures
+
     def run(self, *arguments: object, stdin: bytes | None = None) -> Result:
-        result = CliRunner().invoke(main, [str(each) for each in arguments], input=stdin, obj=self)
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin, obj=self)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.output
         return result
@@ -80,9 +104,7 @@ class World:
 def worked(jobs: int, *, minutes: int, **changes: Any) -> World:
     """A world in which this many jobs of 10 s each were submitted and worked for a while."""
     world = World(sluice=SimSluice(settings(declared_service_s=10.0, **changes), seed=1))
-    payload = '{"chunk_ms": 10000}'
-    new = [NewJob(job_id=f"j{n}", job_class=CLASS, match_id=f"m{n}", payload=payload) for n in range(jobs)]
-    world.sluice.submit(new)
+    world.submit(jobs, '{"chunk_ms": 10000}')
     world.sluice.run(minutes * 60_000)
     return world
 

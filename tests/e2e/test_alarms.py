@@ -16,7 +16,6 @@ import pytest
 from msgspec.structs import replace
 
 from infra.bundle import Bundle
-from ops.local.alarms import AlarmRule, AlarmState, Sample, evaluate, samples_of
 from ops.local.emulator import Emulator
 from shared.aws.runtime import ThreadParallel
 from shared.aws.telemetry import EmfMetrics, JsonLog
@@ -28,6 +27,7 @@ from shared.pacer.tick import TickRequest, pace
 from shared.ports import Ports
 from shared.steps.counting import read_inflight
 from shared.submit.submission import submit_jobs
+from tests.cloudwatch import AlarmRule, AlarmState, Sample, evaluate, samples_of
 from tests.contract.worlds import CLASS, NOW_MS, AwsWorld, aws_client
 from tests.infra.conftest import synth_shape
 

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from functions.pacer import handler as entry
 from functions.webhook import handler as webhook_entry
-from ops.local.alarms import samples_of
 from shared.aws.runtime import ThreadParallel
 from shared.aws.wiring import read_environment, wire
 from shared.domain import stats
 from shared.domain.job import NewJob
 from shared.domain.settings import Settings
 from shared.submit.submission import submit_jobs
+from tests.cloudwatch import samples_of
 from tests.contract.moto_world import moto_aws
 from tests.contract.worlds import AwsWorld, aws_client
 from tests.handlers.webhook_world import HandSecrets, a_gate, body_of

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from infra.bundle import Bundle
-from ops.local.alarms import AlarmRule, AlarmState, Sample, evaluate
 from ops.simulator.sluice_world import SimSluice
 from ops.simulator.upstream import UpstreamTruth
 from ops.simulator.world import START_MS
 from shared.domain.job import SLUICE, Flag, NewJob
 from shared.domain.settings import AbortRules, RetrySettings, Settings
 from shared.operate import jobs as operator_jobs
+from tests.cloudwatch import AlarmRule, AlarmState, Sample, evaluate
 from tests.infra.conftest import synth_shape
 from tests.infra.test_alarms import alarms, heading
 from tests.worlds import CLASS, MINUTE_MS, jobs, settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from ops.local.alarms import AlarmRule, AlarmState, Missing, Sample, datapoints, evaluate, judge
+from tests.cloudwatch import AlarmRule, AlarmState, Missing, Sample, datapoints, evaluate, judge
 
 OK, ALARM, NONE = AlarmState.OK, AlarmState.ALARM, AlarmState.INSUFFICIENT_DATA
 KEPT = None

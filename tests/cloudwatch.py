@@ -3,27 +3,17 @@
 A local emulator keeps alarms but does not judge them. The rules are those of "Configuring how CloudWatch alarms treat
 missing data": data points are periods aligned to the epoch; more of them are looked at than are evaluated; real ones go
 first, newest first; and only if there are too few of them does the treatment of missing data fill the rest.
-
-As a program it prints a synthesised template's alarms and, with what a function printed, the states they would be in;
-lines that are no embedded metrics are passed over.
-
-    npx cdk synth --quiet && python -m ops.local.alarms cdk.out/Sluice.template.json pacer.log
 """
 
 from __future__ import annotations
 
 import json
 import operator
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
-import click
 from msgspec import Struct
-from rich.console import Console
-from rich.table import Table
 
 LOOK_BACK_PERIODS: Final = 2
 """Periods looked at beyond those evaluated: CloudWatch's own tables show five for three, and name no number."""
@@ -179,37 +169,3 @@ def _document(line: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-@click.command()
-@click.argument("template", type=click.Path(exists=True, path_type=Path))
-@click.argument("log", type=click.Path(exists=True, path_type=Path), required=False)
-def main(template: Path, log: Path | None) -> None:
-    """Print the alarm table of TEMPLATE, and the states that it would be in at the end of LOG."""
-    rules = rules_of(json.loads(template.read_text(encoding="utf-8")))
-    samples = [] if log is None else list(samples_of(log.read_text(encoding="utf-8").splitlines()))
-    now_ms = max((sample.at_ms for sample in samples), default=0)
-    table = Table(box=None, pad_edge=False)
-    for name in ("alarm", "class", "metric", "when", "missing", "state"):
-        table.add_column(name)
-    for logical_id, rule in sorted(rules.items()):
-        state = "" if log is None else _state(rule, samples, now_ms)
-        table.add_row(logical_id[:-8].removeprefix("Alarms"), *_cells(rule), state)
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160).print(table)
-
-
-def _state(rule: AlarmRule, samples: list[Sample], now_ms: int) -> str:
-    """At the end of the period that the last sample lies in."""
-    end_ms = now_ms - now_ms % (rule.period_s * 1000) + rule.period_s * 1000
-    return evaluate(rule, samples, now_ms=end_ms, before=AlarmState.INSUFFICIENT_DATA).value
-
-
-def _cells(rule: AlarmRule) -> tuple[str, ...]:
-    sign = {"GreaterThanThreshold": ">", "GreaterThanOrEqualToThreshold": ">=", "LessThanThreshold": "<"}
-    when = f"{rule.statistic} {sign.get(rule.comparison, rule.comparison)} {rule.threshold:g}"
-    often = f"{rule.m} of {rule.n} x {rule.period_s} s"
-    return (", ".join(rule.dimensions.values()), rule.metric, f"{when}, {often}", rule.missing.value)
-
-
-if __name__ == "__main__":
-    main()
