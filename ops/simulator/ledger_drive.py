@@ -15,13 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ops.simulator.arrivals import Arrival, Arrivals
-from ops.simulator.checks.rows import ENDED, OneEffect
+from ops.simulator.checks.rows import OneEffect
 from ops.simulator.drive import Drive
 from ops.simulator.kinds import WorkKind
 from ops.simulator.mix import Mix
 from ops.simulator.scenario import CLASS, Scenario, Source
 from ops.simulator.world import START_MS, World
 from shared.domain.job import Job, State
+from shared.domain.lifecycle import ENDED
 from shared.domain.ordering import Match
 from shared.domain.records import StoredOutput
 from shared.kind import Chunk, ChunkContext, Kind

@@ -23,7 +23,7 @@ from ops.transfer.reading import MatchOrders, Reader
 from ops.wording import moment
 from shared.domain.control import Control, Run
 from shared.domain.job import Created, Flag, Job, State, same_work
-from shared.domain.lifecycle import place_of
+from shared.domain.lifecycle import ENDED, place_of
 from shared.domain.ordering import Match
 from shared.domain.records import StoredOutput, StoredRate
 from shared.domain.settings import ClassSettings, Settings
@@ -50,12 +50,9 @@ KEPT_FAULTS: Final = 20
 _LOOK_UP: Final = 100
 """Rows that are looked up in one read: as many as a batch of DynamoDB takes."""
 
-_END_STATES: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
-"""States in which nobody reads the payload any more."""
-
 _NEXT: Final = {
     State.BEHIND: (State.WAITING,),
-    State.QUEUED: (State.DONE, State.WAITING, State.DEAD, State.SKIPPED, State.REPLACED),
+    State.QUEUED: (State.WAITING, State.DEAD, *ENDED),
     State.DEAD: (State.WAITING, State.SKIPPED, State.REPLACED),
 }
 """Where a row can come to within its epoch."""
@@ -134,7 +131,7 @@ class Comparison:
         return compared
 
     def _add(self, number: int, job: Job) -> None:
-        if job.payload_key and job.state not in _END_STATES:
+        if job.payload_key and job.state not in ENDED:
             self._check_object(number, job.payload_key)
         self._wave.append((number, job))
         if len(self._wave) == _LOOK_UP:

@@ -17,6 +17,7 @@ from ops.transfer.format import FORMAT, WORDS, End, FileRecord, Header, LineCoun
 from shared.domain.control import Control, Run
 from shared.domain.job import MAX_PAYLOAD_BYTES, MINUTE_MS, Job, NewJob, State, payload_key
 from shared.domain.json_text import json_fault
+from shared.domain.lifecycle import ENDED
 from shared.domain.ordering import Match
 from shared.domain.records import StoredOutput, StoredRate
 from shared.domain.settings import Settings
@@ -218,8 +219,8 @@ def _known(name: str, job_class: str, settings: Settings) -> None:
 
 # -- the orders of matches
 
-_ENDED: Final = frozenset({State.DONE, State.SKIPPED})
-"""States whose row has passed its match on."""
+_PASSED_ON: Final = ENDED - {State.REPLACED}
+"""States whose row has passed its match on; a replaced one has left its place to another row."""
 
 
 @dataclass(slots=True)
@@ -255,7 +256,7 @@ class MatchOrders:
         order = self._orders.setdefault((job.job_class, job.match_id), _Order())
         order.rows, order.at_line = order.rows + 1, at_line
         order.tail = max(order.tail, job.seq)
-        if job.state in _ENDED:
+        if job.state in _PASSED_ON:
             order.last_ended = max(order.last_ended, job.seq)
             return
         order.first_open = min(order.first_open or job.seq, job.seq)

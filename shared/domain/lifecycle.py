@@ -93,6 +93,9 @@ TABLE: Final[Mapping[str, tuple[State, State]]] = {
 }
 """Move -> (from, to). `claim` and `resend` have seen the index only; their fence is the place in it."""
 
+ENDED: Final = frozenset(State) - {left for left, _ in TABLE.values()}
+"""States that no move leaves: what comes no more, holds no match, and whose payload nobody reads any longer."""
+
 
 def place_of(job: Job) -> IndexKey | LeaveIndex:
     """Where a row in this state belongs in the index. A dead row keeps the time of its death in `eligible_ms`."""

@@ -15,12 +15,10 @@ from ops.simulator.checks.checker import Checker
 from ops.simulator.kinds import ChunkStart
 from ops.simulator.upstream import UpstreamCall
 from shared.domain.job import Job, State
+from shared.domain.lifecycle import ENDED
 from shared.domain.messages import Delivery, Message
 from shared.errors import Retryable
 from shared.memory.ledger import Step
-
-ENDED: Final = frozenset({State.DONE, State.SKIPPED, State.REPLACED})
-"""What comes no more: nothing holds a match any longer."""
 
 _OWN_FAULTS: Final = frozenset({"no_progress", "bad_chunk"})
 """Failures of a job's code that show only in what it returned."""
@@ -39,9 +37,7 @@ _LISTS: Final = {
     State.QUEUED: ("inflight",),
     State.BEHIND: ("behind",),
     State.DEAD: ("dead",),
-    State.DONE: ("",),
-    State.SKIPPED: ("",),
-    State.REPLACED: ("",),
+    **dict.fromkeys(ENDED, ("",)),
 }
 """In which list of the index a row stands, "" being none, where an operator sees it."""
 
