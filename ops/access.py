@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,8 @@ OUTPUTS: Final[Mapping[str, str]] = {
     "QueueUrls": "SLUICE_QUEUES",
 }
 """A stack's output -> the variable under which the functions know the same thing."""
+
+_FILE: Final = "the outputs file of `cdk deploy --outputs-file`"
 
 
 class Access(Protocol):
@@ -131,7 +133,8 @@ def read_outputs(path: Path) -> dict[str, str]:
         raise ConfigError([f"{path.name}: got {(error.strerror or 'no answer').lower()}, expected {_FILE}"]) from None
     except (ValueError, RecursionError):
         raise ConfigError([f"{path.name}: got text that is not JSON, expected {_FILE}"]) from None
-    stacks = [each for each in _tables(document) if "TableName" in each]
+    tables = (document, *document.values()) if isinstance(document, dict) else ()
+    stacks = [table for table in tables if isinstance(table, dict) and "TableName" in table]
     if len(stacks) != 1:
         raise ConfigError([f"{path.name}: got {len(stacks)} stacks with a TableName, expected {_FILE} with one"])
     faults = [
@@ -142,14 +145,5 @@ def read_outputs(path: Path) -> dict[str, str]:
     if faults:
         raise ConfigError(faults)
     pacer = stacks[0].get("PacerName")
-    found = {variable: stacks[0][name] for name, variable in OUTPUTS.items()}
-    return found | ({"SLUICE_PACER": pacer} if isinstance(pacer, str) else {})
-
-
-_FILE: Final = "the outputs file of `cdk deploy --outputs-file`"
-
-
-def _tables(document: Any) -> list[dict[str, Any]]:
-    if not isinstance(document, dict):
-        return []
-    return [each for each in (document, *document.values()) if isinstance(each, dict)]
+    variables = {variable: stacks[0][name] for name, variable in OUTPUTS.items()}
+    return variables | ({"SLUICE_PACER": pacer} if isinstance(pacer, str) else {})

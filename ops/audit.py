@@ -38,21 +38,21 @@ def files() -> list[Path]:
     return [ROOT / SHIPPED, *kinds, ROOT / "ops/local/requirements.txt", ROOT / "requirements.txt"]
 
 
-def judge(name: str, said: str, complained: str) -> Verdict:
-    """What pip-audit's answer about one file means: `said` is its JSON, `complained` its stderr."""
+def judge(name: str, answer: str, complaint: str) -> Verdict:
+    """What pip-audit's answer about one file means: `answer` is its JSON, `complaint` its stderr."""
     try:
-        found: list[dict[str, Any]] = json.loads(said)["dependencies"]
+        packages: list[dict[str, Any]] = json.loads(answer)["dependencies"]
     except (ValueError, KeyError):
-        last = complained.strip().rpartition("\n")[2]
+        last = complaint.strip().rpartition("\n")[2]
         if any(mark in last for mark in _UNREACHABLE):
             return Verdict(lines=())
         return Verdict(lines=(f"audit: {name}: pip-audit failed: {last}",), failed=True)
-    known = [each for each in found if "skip_reason" not in each]
+    known = [package for package in packages if "skip_reason" not in package]
     bad = tuple(
-        f"audit: {name}: {each['name']} {each['version']} has {fault['id']},"
+        f"audit: {name}: {package['name']} {package['version']} has {fault['id']},"
         f" fixed in {', '.join(fault['fix_versions']) or 'no version yet'}"
-        for each in known
-        for fault in each["vulns"]
+        for package in known
+        for fault in package["vulns"]
     )
     return Verdict(lines=bad, failed=bool(bad), looked_up=len(known))
 

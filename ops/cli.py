@@ -34,7 +34,7 @@ NO_ANSWER: Final = 3
 INTERRUPTED: Final = 130
 
 _QUOTES_THE_REQUEST: Final = ("Validation", "InvalidParameter", "Serialization", "Malformed")
-"""Of error codes whose text repeats what was sent."""
+"""Parts of the codes of errors whose text repeats what was sent, which may be a payload (I12)."""
 
 
 class Commands(click.Group):
@@ -115,27 +115,7 @@ def main(ctx: click.Context, config: Path | None, outputs: Path | None, tracebac
 
 
 for command in (
-    concurrency,
-    dead,
-    drill,
-    explain,
-    export,
-    guard,
-    halt,
-    import_,
-    pause,
-    plan,
-    rate,
-    replace,
-    replay,
-    report,
-    resume,
-    retry,
-    simulate,
-    skip,
-    status,
-    submit,
-    watch,
-    webhook,
-):
+    concurrency, dead, drill, explain, export, guard, halt, import_, pause, plan, rate,
+    replace, replay, report, resume, retry, simulate, skip, status, submit, watch, webhook,
+):  # fmt: skip
     main.add_command(command)

@@ -21,7 +21,7 @@ TOPS: Final = ("ops", "app", "infra", "functions", "shared")
 """All that ships or is run, from the top of the drawing to its ground."""
 UNDIVIDED: Final = ("functions", "infra")
 """Drawn as one room each: entries and constructs, which all import the same."""
-STARTED: Final = ("ops.__main__", "ops.audit", "ops.rooms")
+STARTED: Final = ("ops.__main__", "ops.audit", "ops.reference", "ops.rooms")
 """Not drawn: what a person starts by its name, and nothing imports."""
 ADAPTERS: Final = ("shared.aws.", "shared.memory.")
 FOLLOWED: Final = ("shared.pacer.tick", "shared.worker.message")

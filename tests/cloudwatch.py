@@ -135,16 +135,6 @@ def _is_of(rule: AlarmRule, sample: Sample) -> bool:
     return (sample.namespace, sample.name) == (rule.namespace, rule.metric) and sample.dimensions == rule.dimensions
 
 
-def rules_of(template: Mapping[str, Any]) -> dict[str, AlarmRule]:
-    """Every alarm on a metric that is named in full: those on a queue refer to a name that only a deployment knows."""
-    return {
-        logical_id: AlarmRule.of(resource["Properties"])
-        for logical_id, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::CloudWatch::Alarm"
-        and all(isinstance(pair["Value"], str) for pair in resource["Properties"]["Dimensions"])
-    }
-
-
 def samples_of(lines: Iterable[str]) -> Iterator[Sample]:
     """What CloudWatch would make of a function's output: one sample per metric of each embedded document."""
     for line in lines:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from ops.access import Access
-from ops.commands.options import answer, caller, class_named
+from ops.commands.options import answer, caller, class_named, read_text
 from ops.drill.site import Site
 from ops.drill.steps import LONG_S, Part, Step, Work, backlog, conduct, restore
 from shared.domain.json_text import json_fault
@@ -96,7 +96,7 @@ def _site(access: Access, name: str, reason: str, by: str | None, payload: Path 
         nonce=nonce,
         by=caller(access, by),
         why=f"drill {nonce}: {reason}",
-        payload="" if payload is None else _read(payload),
+        payload="" if payload is None else _payload_of(payload),
     )
     if payload is None and not site.has_own_kind:
         expected = "a file with a harmless payload, or a class of kind drill"
@@ -104,11 +104,8 @@ def _site(access: Access, name: str, reason: str, by: str | None, payload: Path 
     return site
 
 
-def _read(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8-sig").strip()
-    except (OSError, ValueError):
-        raise InvalidInput("--payload", got="no text", expected="a file with a JSON value") from None
+def _payload_of(path: Path) -> str:
+    text = read_text(str(path), "--payload", expected="a JSON value").strip()
     fault = json_fault(text)
     if fault is not None:
         raise InvalidInput("--payload", got=fault, expected="a JSON value")

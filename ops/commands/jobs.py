@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
@@ -13,7 +11,7 @@ import click
 from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.options import Change, answer, class_named, signed
+from ops.commands.options import Change, answer, class_named, read_text, signed
 from ops.submission.json_lines import fields_of
 from ops.submission.rows import new_job
 from ops.wording import counted, duration, moment, plain, signature
@@ -129,9 +127,6 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-_LARGEST_DOCUMENT: Final = 4 * 1024 * 1024
-"""A payload of 1 MiB, written as wastefully as JSON allows, and ids."""
-
 _NO_WAY_BACK: Final = (
     "undo: none, {what} is the end of a job. To have its work done after all, submit it under a new id:"
     " python -m ops submit"
@@ -191,7 +186,7 @@ def replace(change: Change, *, job_id: str, new: str) -> None:
       echo '{"job_id": "replay-4711-b", "payload": {"replay_key": "replays/4711-mended"}}' \\
         | python -m ops replace replay-4711 - --reason "the replay was uploaded again"
     """
-    document = _read(new)
+    document = read_text(new, "NEW.json", expected="one JSON object")
     case = _Case(change, job_id)
     job = jobs.dead_job(case.ports, job_id)
     other = _replacement(case, job, document)
@@ -236,20 +231,6 @@ class _Case:
         }
         head = f"{plain(self.row.job_id)}: dead -> {state.value}, by {signature(self.signature)}"
         self._change.answer(figures, [head, *lines])
-
-
-def _read(path: str) -> str:
-    try:
-        raw = sys.stdin.buffer.read(_LARGEST_DOCUMENT + 1) if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        got = (error.strerror or "no answer").lower()
-        raise InvalidInput("NEW.json", got=got, expected="a file with one JSON object") from None
-    if len(raw) > _LARGEST_DOCUMENT:
-        raise InvalidInput("NEW.json", got="more than 4 MB", expected="one JSON object")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInput("NEW.json", got="bytes that are not UTF-8", expected="one JSON object") from None
 
 
 def _replacement(case: _Case, job: Job, document: str) -> NewRow:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import getpass
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 from msgspec import Struct, to_builtins
@@ -18,6 +19,9 @@ from shared.domain.keys import did_you_mean
 from shared.domain.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
 from shared.ports import Ports
+
+_LARGEST_FILE: Final = 4 * 1024 * 1024
+"""A payload of 1 MiB, written as wastefully as JSON allows, and ids."""
 
 
 def class_named(settings: Settings, name: str) -> ClassSettings:
@@ -109,7 +113,22 @@ signed_if_changing = partial(signed, required=False)
 """The same, for a command that also shows."""
 
 
-# -- a result in a file
+# -- files
+
+
+def read_text(path: str, name: str, *, expected: str) -> str:
+    """A small file, or standard input for `-`. `name` is what the command line calls it."""
+    try:
+        raw = sys.stdin.buffer.read(_LARGEST_FILE + 1) if path == "-" else Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        got = (getattr(error, "strerror", None) or "no file name").lower()
+        raise InvalidInput(name, got=got, expected=f"a file with {expected}") from None
+    if len(raw) > _LARGEST_FILE:
+        raise InvalidInput(name, got="more than 4 MB", expected=expected)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInput(name, got="bytes that are not UTF-8", expected=expected) from None
 
 
 def check_out(out: Path | None) -> None:

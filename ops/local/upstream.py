@@ -4,7 +4,6 @@
 
 POST /v1/summarise  {"text": ...} under an Idempotency-Key: 200, 429 with Retry-After, or 4xx
 POST /v1/classify   {"text": ..., "labels": [...]}, likewise
-POST /admin/limit   {"limit_per_s": 5, "burst": 1}: change the limit without telling anyone
 GET  /admin/report  the figures; with ?keys=1 also {key: its accepted calls, and the age of its effect}
 GET  /health        200
 
@@ -136,22 +135,13 @@ class TokenBucket:
 
     def take(self, now_s: float) -> float:
         """0 when a call may go on, else the seconds until one may."""
-        self._fill(now_s)
+        elapsed = max(0.0, now_s - self.filled_at_s)
+        self.level = min(self.burst, self.level + elapsed * self.limit_per_s)
+        self.filled_at_s = max(self.filled_at_s, now_s)
         if self.level >= 1:
             self.level -= 1
             return 0.0
         return (1 - self.level) / self.limit_per_s
-
-    def change(self, *, limit_per_s: float, burst: float, now_s: float) -> None:
-        """A new limit from now on; what was earned under the old one is kept, up to the new burst."""
-        self._fill(now_s)
-        self.limit_per_s, self.burst = limit_per_s, burst
-        self.level = min(self.level, burst)
-
-    def _fill(self, now_s: float) -> None:
-        elapsed = max(0.0, now_s - self.filled_at_s)
-        self.level = min(self.burst, self.level + elapsed * self.limit_per_s)
-        self.filled_at_s = max(self.filled_at_s, now_s)
 
 
 @dataclass(slots=True)
@@ -306,16 +296,11 @@ class InferenceServer(ThreadingHTTPServer):
         with self.lock:
             return self.calls.judge(key, text, bucket=self.bucket, now_s=self.clock())
 
-    def change_limit(self, *, limit_per_s: float, burst: float) -> None:
-        with self.lock:
-            self.bucket.change(limit_per_s=limit_per_s, burst=burst, now_s=self.clock())
-
     def report(self, *, with_keys: bool) -> dict[str, Any]:
         """The log's figures, the keys in flight at this moment, and those whose caller was gone before the answer."""
         with self.lock:
             report = self.calls.report()
             report |= {"in_flight": list(self.in_flight), "abandoned": list(self.abandoned)}
-            report |= {"limit_per_s": self.bucket.limit_per_s, "burst": self.bucket.burst}
             if with_keys:
                 now_s = self.clock()
                 report["keys"] = {
@@ -347,11 +332,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": "unknown_path"})
 
     def do_POST(self) -> None:
-        routes = {
-            "/v1/summarise": self._summarise,
-            "/v1/classify": self._classify,
-            "/admin/limit": self._change_limit,
-        }
+        routes = {"/v1/summarise": self._summarise, "/v1/classify": self._classify}
         try:
             body = self._read_json()
             routes.get(urlsplit(self.path).path, self._unknown_path)(body)
@@ -401,12 +382,6 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             return True
 
-    def _change_limit(self, body: dict[str, Any]) -> None:
-        limit_per_s = _number(body, "limit_per_s", least=0.001)
-        burst = _number(body, "burst", least=1)
-        self.server.change_limit(limit_per_s=limit_per_s, burst=burst)
-        self._answer(HTTPStatus.OK, {"limit_per_s": limit_per_s, "burst": burst})
-
     def _unknown_path(self, body: dict[str, Any]) -> None:
         raise RequestError(HTTPStatus.NOT_FOUND, "unknown_path")
 
@@ -439,13 +414,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Silent: a call's line would say no more than the report, and the demo's terminal is for the drain."""
-
-
-def _number(body: dict[str, Any], name: str, *, least: float) -> float:
-    value = body.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-        raise RequestError(HTTPStatus.BAD_REQUEST, name)
-    return value
 
 
 def _is_unicode(text: str) -> bool:

@@ -1,6 +1,7 @@
-"""A byte stream -> numbered lines of text, one at a time, however long or broken a line is.
+"""JSON lines: a byte stream -> numbered lines, however long or broken one is -> one object a line, which is a job.
 
-JSON lines: one object a line. The payload stays exactly as it is written: it is cut out, not built again.
+The payload stays exactly as it is written: it is cut out, not built again. `Lines` is what every reader of lines of a
+file shares: submitted jobs, exported ledgers and recordings.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Above any payload that could be accepted; a file without line ends must not be read into memory whole."""
 
 _SKIP_BYTES: Final = 1024 * 1024
+"""What is read at once of the rest of a line that is too long."""
 
 _OTHERS: Final = (
     (codecs.BOM_UTF32_LE, "UTF-32"),  # before UTF-16, whose mark it begins with
@@ -27,6 +29,7 @@ _OTHERS: Final = (
     (codecs.BOM_UTF16_BE, "UTF-16"),
     (b"\x1f\x8b", "a gzip file"),
 )
+"""How a file begins that is no UTF-8 text, and what it is."""
 
 NumberedLine: TypeAlias = tuple[int, str | InvalidInput]
 """The line's number from 1, and its text with its line end, or what is wrong with it."""
@@ -73,9 +76,7 @@ def _check_kind(line: bytes) -> None:
 
 
 _OBJECT: Final = "one JSON object on the line"
-
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -161,5 +162,5 @@ def _not_json(line: str, at: int) -> InvalidInput:
 
 
 def _after_space(line: str, at: int) -> int:
-    found = _SPACE.match(line, at)
-    return at if found is None else found.end()
+    space = _SPACE.match(line, at)
+    return at if space is None else space.end()

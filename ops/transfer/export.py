@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 import msgspec
 from msgspec import Struct, field
@@ -61,16 +61,6 @@ class Reached(Struct, frozen=True, kw_only=True):
     counts: LineCounts = field(default_factory=LineCounts)
 
 
-class Sink(Protocol):
-    def earlier(self) -> Reached | None:
-        """Where an interrupted export of this file stopped."""
-        ...
-
-    def write(self, lines: bytes, reached: Reached) -> None: ...
-
-    def finish(self, lines: bytes) -> None: ...
-
-
 class Pipe:
     """Standard output: nothing to go on from."""
 
@@ -103,6 +93,7 @@ class PartFile:
         self.state = path.with_name(f"{path.name}.part.state")
 
     def earlier(self) -> Reached | None:
+        """Where an interrupted export of this file stopped."""
         if not (self.part.is_file() and self.state.is_file()):
             return None
         try:
@@ -177,7 +168,7 @@ class Export:
         self.resumed = False
         self.left_out = 0
 
-    def run(self, sink: Sink) -> LineCounts:
+    def run(self, sink: Pipe | PartFile) -> LineCounts:
         """Everything, or an exception: what was written until then is gone on from. Returns the lines by kind."""
         with self._interrupts.caught(), self._meter:
             self._meter.begin("exporting", size_bytes=None)
@@ -199,7 +190,7 @@ class Export:
         self.resumed = self._stands(earlier.header, self._classes())
         return earlier if self.resumed else None
 
-    def _begin(self, sink: Sink) -> Reached:
+    def _begin(self, sink: Pipe | PartFile) -> Reached:
         header = Header(
             format=FORMAT,
             source=self._copy.name,
@@ -251,7 +242,7 @@ class Export:
 
     # -- page by page
 
-    def _step(self, sink: Sink, reached: Reached) -> Reached:
+    def _step(self, sink: Pipe | PartFile, reached: Reached) -> Reached:
         read = partial(self._copy.page, reached.resume)
         page = patiently(read, self._ports.clock, self._meter, self._interrupts)
         digest, counts, lines = reached.digest, reached.counts, []

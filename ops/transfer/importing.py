@@ -302,7 +302,7 @@ class Import:
         batches = [absent[start : start + BATCH] for start in range(0, len(absent), BATCH)]
         answers = list(chain.from_iterable(self._ports.parallel.map(self._ports.ledger.create, batches)))
         there = [(job, rows[job.job_id]) for job in jobs if job.job_id in rows]
-        if Created.DIFFERENT in answers or any(standing(*each) is Standing.CONFLICTING for each in there):
+        if Created.DIFFERENT in answers or any(standing(job, row) is Standing.CONFLICTING for job, row in there):
             expected = "a ledger to which nobody else submits them: run it again to see which"
             raise InvalidInput("job.job_id", got="an id that was taken meanwhile", expected=expected)
         result.created += answers.count(Created.CREATED)

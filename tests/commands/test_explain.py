@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -15,10 +14,7 @@ from tests.commands.world import ADA, CLASS, World, worked
 
 
 def explained(world: World, *options: object) -> dict[str, Any]:
-    result = world.run("explain", CLASS, "--json", *options)
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    return world.json("explain", CLASS, *options)
 
 
 def recomputed(said: dict[str, Any]) -> int:
@@ -110,11 +106,3 @@ def test_a_tick_of_a_version_that_kept_no_facts_shows_its_line_and_says_so() -> 
 
     assert "of 1,800 waiting rows" in said
     assert "kept no facts" in said
-
-
-def test_it_reads_control_and_nothing_else() -> None:
-    world = worked(500, minutes=4)
-    world.sluice.ledger.reads.clear()
-    world.run("explain", CLASS)
-
-    assert dict(world.sluice.ledger.reads) == {"read_control": 1}

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from ops.simulator.sluice_world import SimSluice
-from ops.transfer.copying import LedgerCopy
 from ops.transfer.export import PartFile
 from shared.domain.job import Flag, Job, NewJob, Output, State
 from shared.domain.records import Record, RecordPage, StoredOutput
@@ -89,18 +88,18 @@ def test_a_halt_is_not_enough_before_everything_has_settled(tmp_path: Path) -> N
 class Resumed(MemoryCopy):
     """Somebody resumes the class while it is exported."""
 
-    world: World
+    def __init__(self, world: World) -> None:
+        super().__init__(world.sluice.ledger)
+        self.world = world
 
     def page(self, resume: str | None) -> RecordPage:
         self.world.run("resume", CLASS, *HOLD)
         return super().page(resume)
 
 
-def test_a_class_that_is_resumed_meanwhile_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_is_resumed_meanwhile_leaves_no_file(tmp_path: Path) -> None:
     world = halted()
-    copy = Resumed(world.sluice.ledger)
-    copy.world = world
-    monkeypatch.setattr(World, "ledger_copy", lambda _: copy)
+    world.copy = Resumed(world)
     result = world.run("export", "--out", tmp_path / "ledger.jsonl")
     assert result.exit_code == 2
     assert not (tmp_path / "ledger.jsonl").exists()
@@ -118,12 +117,10 @@ class Interrupted(MemoryCopy):
         return super().page(resume)
 
 
-def test_an_interrupted_export_goes_on_and_gives_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_export_goes_on_and_gives_the_same_file(tmp_path: Path) -> None:
     world, out, whole = halted(), tmp_path / "ledger.jsonl", tmp_path / "whole.jsonl"
-    copies: list[LedgerCopy] = [Interrupted(world.sluice.ledger)]
-    with monkeypatch.context() as patched:
-        patched.setattr(World, "ledger_copy", lambda _: copies[0])
-        assert world.run("export", "--out", out).exit_code == 130
+    world.copy = Interrupted(world.sluice.ledger)
+    assert world.run("export", "--out", out).exit_code == 130
     assert not out.exists()
     part = tmp_path / "ledger.jsonl.part"
     with part.open("ab") as stream:
@@ -135,12 +132,10 @@ def test_an_interrupted_export_goes_on_and_gives_the_same_file(tmp_path: Path, m
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ledger.jsonl", "whole.jsonl"]
 
 
-def test_the_beginning_of_another_export_is_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_beginning_of_another_export_is_not_gone_on_from(tmp_path: Path) -> None:
     world, out = halted(), tmp_path / "ledger.jsonl"
-    copies: list[LedgerCopy] = [Interrupted(world.sluice.ledger)]
-    with monkeypatch.context() as patched:
-        patched.setattr(World, "ledger_copy", lambda _: copies[0])
-        world.run("export", "--out", out)
+    world.copy = Interrupted(world.sluice.ledger)
+    world.run("export", "--out", out)
     result = world.run("export", "--out", out, "--with-payloads")
     assert (result.exit_code, "the beginning of another export" in result.output) == (2, True)
 
@@ -194,10 +189,8 @@ def test_a_live_export_takes_each_job_with_the_outputs_that_it_had_then(tmp_path
     payload = '{"chunk_ms": 900, "chunks": 25}'
     world.submit(8, payload)
     world.sluice.run(64_000)
-    copy = Torn(world.sluice.ledger)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(World, "ledger_copy", lambda _: copy)
-        assert world.run("export", "--live", "--out", tmp_path / "ledger.jsonl").exit_code == 0
+    world.copy = Torn(world.sluice.ledger)
+    assert world.run("export", "--live", "--out", tmp_path / "ledger.jsonl").exit_code == 0
     lines = lines_of(tmp_path / "ledger.jsonl")
     begun = [line["job"] for line in lines if "job" in line and line["job"]["state"] == "queued"]
     assert begun, "the world must move while it is read"
@@ -224,10 +217,8 @@ def test_a_job_that_joins_its_match_during_the_export_stays_out_of_it(tmp_path: 
             return super().page(resume)
 
     world = halted(ordered=True)
-    copy = Busy(world.sluice.ledger)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(World, "ledger_copy", lambda _: copy)
-        assert world.run("export", "--out", tmp_path / "ledger.jsonl").exit_code == 0
+    world.copy = Busy(world.sluice.ledger)
+    assert world.run("export", "--out", tmp_path / "ledger.jsonl").exit_code == 0
     jobs = [line["job"]["job_id"] for line in lines_of(tmp_path / "ledger.jsonl") if "job" in line]
     assert len(jobs) == 30
     assert any(job_id.startswith("late") for job_id in world.rows)
@@ -290,15 +281,11 @@ def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_after_a_class_was_resumed_meanwhile_the_same_command_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_class_was_resumed_meanwhile_the_same_command_begins_anew(tmp_path: Path) -> None:
     world, out = halted(), tmp_path / "ledger.jsonl"
-    copy = Resumed(world.sluice.ledger)
-    copy.world = world
-    with monkeypatch.context() as patched:
-        patched.setattr(World, "ledger_copy", lambda _: copy)
-        assert world.run("export", "--out", out).exit_code == 2
+    world.copy = Resumed(world)
+    assert world.run("export", "--out", out).exit_code == 2
+    world.copy = None
     world.run("halt", CLASS, *HOLD)
     world.sluice.run(60_000)
     result = world.run("export", "--out", out, "--json")

@@ -34,14 +34,6 @@ def test_json_is_one_object_a_look() -> None:
     assert len(second["ticks"]) > len(first["ticks"])
 
 
-def test_each_look_reads_control_once_whatever_the_ledger_holds() -> None:
-    world = worked(2_000, minutes=3)
-    world.sluice.ledger.reads.clear()
-    world.run("watch", CLASS, "--times", 1)
-
-    assert dict(world.sluice.ledger.reads) == {"read_control": 1}
-
-
 def test_a_terminal_shows_the_eta_first_then_rows_and_the_ticks() -> None:
     world = worked(2_000, minutes=6)
     stream = io.StringIO()

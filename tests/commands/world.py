@@ -37,7 +37,7 @@ def settings(**changes: Any) -> Settings:
 
 @dataclass(slots=True)
 class World:
-    """Is an `Access` too. `ports` may be exchanged for ones that fail."""
+    """Is an `Access` too. `broken` ports, and a `copy` that fails, stand for the world's own."""
 
     sluice: SimSluice = field(default_factory=lambda: SimSluice(settings(), seed=1))
     deployed: frozenset[str] = frozenset({CLASS})
@@ -45,6 +45,7 @@ class World:
     arn: str | None = None
     lanes: MemoryMappings = field(default_factory=MemoryMappings)
     past: MetricHistory | None = None
+    copy: LedgerCopy | None = None
 
     def settings(self) -> Settings:
         return self.sluice.settings
@@ -66,7 +67,7 @@ class World:
         return self.past or MemoryHistory(self.sluice.metrics.sets)
 
     def ledger_copy(self) -> LedgerCopy:
-        return MemoryCopy(self.sluice.ledger)
+        return self.copy or MemoryCopy(self.sluice.ledger)
 
     @property
     def rows(self) -> dict[str, Job]:

@@ -102,30 +102,6 @@ def test_forty_callers_with_one_key_have_one_effect() -> None:
     assert (report["accepted"], report["repeats"], calls_by_key(report)) == (1, 39, {"job:12:0": 40})
 
 
-def test_the_hidden_limit_can_be_changed_and_the_change_shows_only_in_the_report() -> None:
-    with serving(limit_per_s=10, burst=5) as server, calling(server) as client:
-        assert client.call("POST", "/admin/limit", b'{"limit_per_s": 2, "burst": 1}')[0] == 200
-        assert [client.summarise(key, "x")[0] for key in "ab"] == [200, 429]
-        report = client.call("GET", "/admin/report")[2]
-        assert (report["limit_per_s"], report["burst"]) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    "body",
-    (
-        b'{"limit_per_s": 0}',
-        b'{"limit_per_s": NaN}',
-        b'{"limit_per_s": true}',
-        b'{"limit_per_s": 1, "burst": 0.5}',
-        b'{"burst": 2}',
-    ),
-)
-def test_a_limit_that_is_no_limit_is_refused_and_changes_nothing(body: bytes) -> None:
-    with serving(limit_per_s=10, burst=5) as server, calling(server) as client:
-        assert client.call("POST", "/admin/limit", body)[0] == 400
-        assert server.report(with_keys=False)["limit_per_s"] == 10
-
-
 @pytest.mark.parametrize(
     ("body", "key", "status", "reason"),
     (

@@ -56,12 +56,6 @@ def test_a_clock_that_steps_back_earns_nothing_twice() -> None:
     assert [limit.take(at) for at in (5.0, 4.0, 5.0)] == [0, 1, 1]
 
 
-def test_a_changed_limit_holds_from_the_next_call_on() -> None:
-    limit = bucket(limit_per_s=10, burst=5)
-    limit.change(limit_per_s=0.5, burst=1, now_s=10.0)
-    assert [limit.take(10.0), limit.take(10.0)] == [0, 2.0]
-
-
 @pytest.mark.parametrize(
     ("wait_s", "header"),
     (
