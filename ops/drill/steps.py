@@ -263,14 +263,17 @@ class Step(Struct, frozen=True):
     seconds: float
 
 
-_NAMES: Final = {
+_STEPS: Final = {
     "one run a minute": (Part.RUN, one_run),
     "one effect": (Part.EFFECT, one_effect),
     "pause": (Part.STOP, pause),
     "concurrency there and back": (Part.STOP, concurrency),
     "resume and drain": (Part.STOP, resume),
 }
+"""A step's name in the report -> the part that it belongs to, and what it does."""
+
 _RESTORE_AFTER: Final = "concurrency there and back"
+"""While the class is paused, so that what is exported is exact."""
 
 
 def backlog(site: Site) -> int:
@@ -293,7 +296,7 @@ def conduct(site: Site, parts: frozenset[Part], restore: Work | None) -> Iterato
 
 
 def _steps(parts: frozenset[Part], restore: Work | None) -> Iterator[tuple[str, Work]]:
-    for name, (part, work) in _NAMES.items():
+    for name, (part, work) in _STEPS.items():
         if part in parts:
             yield name, work
         if part in parts and name == _RESTORE_AFTER and restore is not None:

@@ -34,7 +34,7 @@ from shared.ports import Ports
 from shared.steps.counting import count_inflight, count_rows
 from shared.submit.submission import BATCH
 
-Kind = TypeVar("Kind")
+Wanted = TypeVar("Wanted")
 
 ADOPTED: Final = ("carry", "measures", "rate", "webhook_closed", "webhook_switched")
 """Of control: what was measured, owed and wanted. Not its history, which tells of another deployment's ticks; not its
@@ -330,7 +330,7 @@ def _waves(reader: Reader) -> Iterator[tuple[int, list[FileRecord]]]:
         yield last, wave
 
 
-def _of(cls: type[Kind], wave: Sequence[FileRecord]) -> list[Kind]:
+def _of(cls: type[Wanted], wave: Sequence[FileRecord]) -> list[Wanted]:
     return [record for record in wave if isinstance(record, cls)]
 
 

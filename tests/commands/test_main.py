@@ -1,8 +1,16 @@
-"""How the command line finds a deployment, and how it ends when something is wrong: one line, never a traceback."""
+"""The command line: how it is installed, finds a deployment, and ends when something is wrong: one line, no traceback.
+
+And docs/operations.md names no command and no option that it does not have.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +23,11 @@ from moto import mock_aws
 from ops.access import AwsAccess, read_outputs
 from ops.cli import main
 from shared.errors import ConfigError, LedgerUnavailable, ObjectMissing
+from tests.architecture import ROOT
 from tests.commands.world import World
 
+SCRIPT = Path(sys.executable).with_name("sluice")
+OPERATIONS = ROOT / "docs" / "operations.md"
 QUEUES = "https://sqs.eu-central-1.amazonaws.com/1"
 URLS = {"live": f"{QUEUES}/l.fifo", "recovery": f"{QUEUES}/r.fifo"}
 OUTPUTS = {"TableName": "T", "BucketName": "B", "PacerName": "P", "QueueUrls": json.dumps({"replays": URLS})}
@@ -135,3 +146,60 @@ def test_nothing_but_the_command_s_own_words_is_printed(tmp_path: Path, capfd: p
     AwsAccess(config=None, outputs=outputs, variables={}).ports().log.event("paused", job_class="replays")
 
     assert capfd.readouterr() == ("", ""), "a log line would break --json"
+
+
+# -- as a program of its own
+
+
+def output_of(*command: str, cwd: Path) -> str:
+    return subprocess.run([*command, "--help"], cwd=cwd, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="make setup installs it")
+def test_the_script_answers_wherever_it_is_called(tmp_path: Path) -> None:
+    usage, _, options = output_of(str(SCRIPT), cwd=tmp_path).partition("\n")
+    assert usage.startswith("Usage: sluice ")
+    assert options == output_of(sys.executable, "-m", "ops", cwd=ROOT).partition("\n")[2]
+
+
+def test_what_builds_the_script_is_pinned_as_it_is_installed() -> None:
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert set(needed) <= set((ROOT / "requirements.txt").read_text().splitlines())
+
+
+# -- and its page
+
+
+def spans() -> list[str]:
+    """What stands between backticks, and the command lines of its blocks."""
+    prose = re.sub(r"^```$.*?^```$", "", OPERATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`]+)`", " ".join(prose.split()))
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Each span that is a command line of ours, with the command that it runs."""
+    for span in spans():
+        words = span.split()
+        command: click.Command | None = main.commands.get(words[0])
+        if isinstance(command, click.Group) and len(words) > 1:
+            command = command.commands.get(words[1])
+            assert command is not None, span
+        if command is not None:
+            yield span, command
+
+
+def test_every_option_that_the_page_types_exists() -> None:
+    found = list(commands())
+
+    assert len(found) > 40
+    for span, command in found:
+        known = {option for parameter in command.params for option in parameter.opts}
+        typed = {word for word in span.split() if word.startswith("--")}
+        assert typed <= known, span
+
+
+def test_what_an_alarm_says_to_type_is_a_command() -> None:
+    lines = re.findall(r"^- \*\*Command:\*\*.*?`(\w+)", OPERATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert len(lines) > 20
+    assert set(lines) <= {*main.commands, "aws"}
