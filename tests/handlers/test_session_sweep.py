@@ -195,8 +195,8 @@ class Context:
 def claimed(host: wiring.Host) -> Job:
     """One job, submitted and claimed by a tick whose message is then handed over below."""
     settings = host.settings.classes["session_sweep"]
-    job = NewJob(job_id="sweep-1", job_class="session_sweep", match_id="sessions", payload="{}")
-    submit_jobs(host.ports, host.settings, [job])
+    submitted = NewJob(job_id="sweep-1", job_class="session_sweep", match_id="sessions", payload="{}")
+    submit_jobs(host.ports, host.settings, [submitted])
     now_ms = host.ports.clock.now_ms()
     request = TickRequest(scheduled_ms=window_of(now_ms), source="test", nonce="tick-1", deadline_ms=now_ms + 50_000)
     assert run_tick(host.ports, settings, None, request).confirmed == 1
