@@ -21,6 +21,7 @@ RATE_BOUNDS: Final = {
     "slots": "the workers' slots",
     "override": "an override",
 }
+"""What a rate was bound by, in words."""
 BUDGET_BOUNDS: Final = {
     "edge": "what was earned since the tick before",
     "level": "what the workers can use until the next tick",
@@ -29,6 +30,7 @@ BUDGET_BOUNDS: Final = {
     "paused": "the pause",
     "resumed": "its own earlier start",
 }
+"""What a budget was bound by, in words."""
 
 
 @click.command(short_help="Say why a tick admitted what it did.")
