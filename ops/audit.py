@@ -18,10 +18,13 @@ from msgspec import Struct
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SHIPPED: Final = "functions/requirements.txt"
+"""What runs on AWS."""
+
 TIME_S: Final = 20.0
 """For all of it. Each package is one request."""
 
 _UNREACHABLE: Final = ("requests.exceptions.", "Could not connect", "not redirecting")
+"""In pip-audit's last line, where nobody answers."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from ops.commands.export import export
 from ops.commands.guard import guard
 from ops.commands.import_ import import_
 from ops.commands.jobs import dead, replace, retry, skip
+from ops.commands.options import FAILED, INTERRUPTED, NO_ANSWER, WRONG_INPUT
 from ops.commands.pause import halt, pause, resume, webhook
 from ops.commands.plan import plan
 from ops.commands.rate import rate
@@ -27,11 +28,6 @@ from ops.commands.submit import submit
 from ops.commands.watch import watch
 from ops.wording import sentence_of
 from shared.errors import ConfigError, InvalidInput, Retryable, SluiceError
-
-FAILED: Final = 1
-WRONG_INPUT: Final = 2
-NO_ANSWER: Final = 3
-INTERRUPTED: Final = 130
 
 _QUOTES_THE_REQUEST: Final = ("Validation", "InvalidParameter", "Serialization", "Malformed")
 """Parts of the codes of errors whose text repeats what was sent, which may be a payload (I12)."""

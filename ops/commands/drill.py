@@ -11,13 +11,11 @@ from typing import Any, Final
 import click
 
 from ops.access import Access
-from ops.commands.options import answer, caller, class_named, read_text
+from ops.commands.options import FAILED, answer, caller, class_named, read_text
 from ops.drill.site import Site
 from ops.drill.steps import LONG_S, Part, Step, Work, backlog, conduct, restore
 from shared.domain.json_text import json_fault
 from shared.errors import InvalidInput
-
-FAILED: Final = 1
 
 _WARNING: Final = (
     "{name} is paused and resumed, its workers are halved for a moment, and about 15 jobs of the drill's own run in it."

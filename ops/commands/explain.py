@@ -22,6 +22,7 @@ RATE_BOUNDS: Final = {
     "override": "an override",
     "staged": "the staged recovery",
 }
+"""What a rate was bound by, in words."""
 BUDGET_BOUNDS: Final = {
     "edge": "what was earned since the tick before",
     "level": "what the workers can use until the next tick",
@@ -30,6 +31,7 @@ BUDGET_BOUNDS: Final = {
     "paused": "the pause",
     "resumed": "its own earlier start",
 }
+"""What a budget was bound by, in words."""
 
 
 @click.command(short_help="Say why a tick admitted what it did.")

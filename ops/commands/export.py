@@ -6,13 +6,12 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import click
 from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.options import answer, class_named
+from ops.commands.options import INTERRUPTED, answer, class_named
 from ops.long_run import meter_for
 from ops.submission.json_lines import Lines
 from ops.submission.source import PIPE
@@ -22,8 +21,6 @@ from ops.transfer.reading import Reader
 from ops.wording import counted, plain
 from shared.domain.settings import Settings
 from shared.errors import InvalidInput
-
-INTERRUPTED: Final = 130
 
 
 @click.command(short_help="Write the ledger to a file.")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from ops.commands.options import Change, answer, signed
+from ops.commands.options import FAILED, INTERRUPTED, WRONG_INPUT, Change, answer, signed
 from ops.long_run import meter_for
 from ops.submission.source import opened
 from ops.transfer.importing import Import, Imported, Standing
 from ops.wording import counted, signature
 from shared.errors import InvalidInput
-
-REFUSED: Final = 1
-WRONG_FILE: Final = 2
-INTERRUPTED: Final = 130
 
 
 @click.command(name="import", short_help="Put an exported ledger into this deployment.")
@@ -60,7 +56,7 @@ def import_(change: Change, *, file: str, merge: bool) -> None:
     if change.as_json or not result.refused:
         answer(change.as_json, _figures(result, dry_run=change.dry_run), _in_words(result, dry_run=change.dry_run))
     conflicts = result.compared.standings[Standing.CONFLICTING] > 0
-    code = 0 if not result.refused else REFUSED if conflicts or result.other_rows else WRONG_FILE
+    code = 0 if not result.refused else FAILED if conflicts or result.other_rows else WRONG_INPUT
     click.get_current_context().exit(code)
 
 

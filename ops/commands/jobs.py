@@ -131,6 +131,7 @@ _NO_WAY_BACK: Final = (
     "undo: none, {what} is the end of a job. To have its work done after all, submit it under a new id:"
     " python -m ops submit"
 )
+"""Instead of an undo: an ended job stays ended."""
 
 
 @click.command(short_help="Try a dead job again.")

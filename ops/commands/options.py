@@ -20,6 +20,12 @@ from shared.domain.settings import ClassSettings, Settings
 from shared.errors import InvalidInput
 from shared.ports import Ports
 
+FAILED: Final = 1
+WRONG_INPUT: Final = 2
+NO_ANSWER: Final = 3
+INTERRUPTED: Final = 130
+"""Exit codes, of every command: `python -m ops --help` says what they mean."""
+
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 """A payload of 1 MiB, written as wastefully as JSON allows, and ids."""
 

@@ -21,6 +21,7 @@ _EFFECTS: Final = {
         "workers give their jobs back at the next chunk, within seconds; no attempt is burnt, no progress is lost"
     ),
 }
+"""What a stop does to what is there already."""
 
 
 @click.command(short_help="Stop admission of a class.")

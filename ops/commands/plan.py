@@ -20,8 +20,10 @@ from shared.pacer.decide import Factor
 from shared.ports import Ports
 
 _UNITS: Final = {"pending": "jobs", "arrivals": "jobs/s", "limit": "calls/s", "service": "s", "interval": "s"}
+"""Of the numbers that have one."""
 _REQUIRED: Final = ("pending", "slots", "service")
 _DEFAULTS: Final = {"arrivals": 0.0, "share": 1.0, "calls": 1.0, "interval": 60.0}
+"""Options that have to be given without a class, and what the others are then."""
 
 
 class _Question(Struct, frozen=True, kw_only=True):

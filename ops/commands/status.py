@@ -24,6 +24,7 @@ _STATES: Final = {
     DrainState.STALLED: "will not drain: nothing is finished",
     NOT_TICKED: "no tick yet",
 }
+"""States that take more than their name to be understood."""
 
 
 @click.command(short_help="Show every class: rows, rate, ETA.")

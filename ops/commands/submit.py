@@ -11,7 +11,7 @@ import click
 from msgspec import to_builtins
 
 from ops.access import Access
-from ops.commands.options import answer
+from ops.commands.options import FAILED, INTERRUPTED, NO_ANSWER, answer
 from ops.long_run import meter_for
 from ops.submission.csv_rows import PART, CsvShape
 from ops.submission.load import Outcome, Plan, Submission, Summary, in_words
@@ -19,7 +19,12 @@ from ops.submission.rows import FIELDS
 from ops.submission.source import Format, format_of, opened
 from shared.errors import InvalidInput
 
-EXIT_CODES = {Outcome.COMPLETE: 0, Outcome.REFUSED: 1, Outcome.INTERRUPTED: 130, Outcome.UNAVAILABLE: 3}
+EXIT_CODES = {
+    Outcome.COMPLETE: 0,
+    Outcome.REFUSED: FAILED,
+    Outcome.INTERRUPTED: INTERRUPTED,
+    Outcome.UNAVAILABLE: NO_ANSWER,
+}
 
 
 @click.command(short_help="Submit jobs from JSON lines or CSV.")

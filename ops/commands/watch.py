@@ -27,8 +27,10 @@ from shared.operate.status import Watched, watched
 from shared.ports import Ports
 
 _BOUND: Final = {"edge": "earned", "level": "usable", "max_inflight": "max_inflight", "waiting": "what waits"}
+"""What a budget was bound by, in a column's width."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _SHOWN_TICKS: Final = 8
+"""Of about 15 that control remembers: what fits under the figures."""
 
 _Show: TypeAlias = Callable[[Watched], None]
 

@@ -34,6 +34,7 @@ from shared.ports import Ports
 CDK: Final = ROOT / "node_modules" / ".bin" / "cdk"
 
 QUIET: Final = ("--no-notices", "--no-color")
+"""Options of every command: what it says goes into a log."""
 
 STEP_TIMEOUT_S: Final = 180.0
 """For one command of the CDK CLI on a slow machine."""

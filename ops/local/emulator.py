@@ -22,6 +22,7 @@ ACCOUNT = "000000000000"
 REGION = "eu-central-1"
 CREDENTIAL = "test"  # any non-empty one; it is the account's number that the emulator would read from a numeric id
 START_TIMEOUT_S = 30.0
+"""Until the emulator answers, on a slow machine."""
 
 
 class Emulator:

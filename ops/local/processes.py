@@ -23,6 +23,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "TERM")
 """All that a child sees of our environment: a developer's real credentials and endpoints must not reach it."""
 
 ERROR_TAIL_LINES = 25
+"""Of a failed child's output, what its error shows."""
 
 
 class NotInstalled(Permanent):

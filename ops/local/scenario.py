@@ -1,8 +1,7 @@
-"""Replay blobs for the demo and the tests: PGN-like records of matches, the same for the same seed.
+"""The demo's story as numbers: its configuration, what waits when the outage ends, and what arrives afterwards.
 
-The moves look like chess and are not checked to be legal: nobody downstream plays them.
-
-The demo's story as numbers: its configuration, what waits when the outage ends, and what arrives afterwards.
+What waits are replays: PGN-like records of matches, the same for the same seed. The moves look like chess and are not
+checked to be legal, as nobody downstream plays them.
 """
 
 from __future__ import annotations
@@ -133,16 +132,12 @@ def segment_count(body: bytes, limit: int) -> int:
 
 
 JOB_CLASS: Final = "replay_summary"
-
 UPSTREAM: Final = "inference"
-
 LIMIT_PER_S: Final = 10.0
-
 LATENCY_MS: Final = 250
-
 BATCH_SIZE: Final = 10
-
 FUNCTION_TIMEOUT_S: Final = 15
+"""The one class and its upstream: a drain of minutes, with an invocation short enough for long jobs to outlast it."""
 
 CONFIG: Final = f"""\
 # The demo's sluice.toml: one class, as in the project's own, with an invocation that is short enough to run out.

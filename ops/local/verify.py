@@ -25,6 +25,7 @@ COMPARED: Final = ("players", "half_moves", "captures", "checks", "results", "op
 """What the summary of the pieces and the summary of the whole have in common."""
 
 MAX_SUMMARY_BYTES: Final = 1_000_000
+"""Far above any summary."""
 
 ETA_TOLERANCE: Final = 0.5
 """Of the true time, how far off a forecast may be."""
@@ -104,10 +105,10 @@ def gather(deployment: Deployment, replays: Sequence[Replay], *, kill: Kill | No
 def eta_claims(history: Sequence[TickLine], jobs: Sequence[JobEvidence]) -> list[EtaClaim]:
     """What each unpaused tick said, for what was unfinished then: later arrivals are not what it spoke of."""
     claims = []
-    for line in history:
-        waited = [job.finished_ms for job in jobs if job.created_ms <= line.at_ms < job.finished_ms]
-        if waited and line.eta_s is not None and not line.paused:
-            claims.append(EtaClaim(said_s=line.eta_s, true_s=(max(waited) - line.at_ms) / 1000))
+    for tick in history:
+        waited = [job.finished_ms for job in jobs if job.created_ms <= tick.at_ms < job.finished_ms]
+        if waited and tick.eta_s is not None and not tick.paused:
+            claims.append(EtaClaim(said_s=tick.eta_s, true_s=(max(waited) - tick.at_ms) / 1000))
     return claims
 
 
@@ -146,6 +147,8 @@ def _summary_objects(deployment: Deployment) -> int:
 
 
 class Check(Struct, frozen=True, kw_only=True):
+    """One line of the verdict: what must be true, whether it is, and the figures that say so."""
+
     name: str
     holds: bool
     detail: str

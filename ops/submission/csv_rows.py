@@ -21,6 +21,7 @@ PART: Final = "payload."
 
 _REQUIRED: Final = ("job_id", "job_class", "match_id", "payload")
 _OPTIONAL: Final = ("due", "priority")
+"""Fields that a column, an option or a default has to give, and those that may be left out."""
 
 
 class CsvShape(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,8 @@ _SHOW_EVERY: Final = 500
 
 
 class Outcome(StrEnum):
+    """How a submission ended."""
+
     COMPLETE = "complete"
     REFUSED = "refused"
     """--strict: a line is bad, so that nothing was submitted."""

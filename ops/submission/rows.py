@@ -15,6 +15,7 @@ from shared.domain.keys import did_you_mean, shown
 from shared.errors import InvalidInput
 
 FIELDS: Final = ("job_id", "job_class", "match_id", "payload", "due", "priority")
+"""What a line may say, in the order in which it is documented."""
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "job_id": "an id of the job's own",
@@ -22,10 +23,12 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "match_id": "the id whose jobs run in series",
     "payload": "a JSON value",
 }
+"""What a line has to say."""
 
 _DUE: Final = "ISO 8601 with an offset, like 2026-11-30T12:00:00Z or 2026-11-30T13:00:00+01:00"
 
 _LONGEST_DUE: Final = 64
+"""Python reads any number of digits of a second, and so for as long as a line is."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -19,9 +19,12 @@ from ops.submission.rows import Row
 from shared.errors import InvalidInput
 
 PIPE: Final = "-"
+"""The name of standard input and standard output."""
 
 
 class Format(StrEnum):
+    """How jobs are written down in a file."""
+
     JSONL = "jsonl"
     CSV = "csv"
 

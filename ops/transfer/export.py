@@ -156,6 +156,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Export:
+    """One export: it begins or goes on, copies page after page, and ends by looking whether its classes still stand."""
+
     def __init__(self, ports: Ports, settings: Settings, copy: LedgerCopy, asked: Asked, meter: Meter) -> None:
         self._ports = ports
         self._settings = settings

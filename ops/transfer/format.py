@@ -158,6 +158,7 @@ _KINDS: Final = {
 
 _WRONG_TYPE: Final = re.compile(r"Expected `(\w+)[^`]*`, got `(\w+)`")
 _PLACE: Final = re.compile(r" - at `\$([^`]*)`$")
+"""How msgspec says what it expected, and where."""
 
 
 def value_of(cls: type[Value], plain: object, *, at: str) -> Value:

@@ -206,6 +206,8 @@ class Imported:
 
 
 class Import:
+    """One import: it compares the whole file with the ledger, and then writes what is absent."""
+
     def __init__(self, ports: Ports, settings: Settings, copy: LedgerCopy, meter: Meter) -> None:
         self._ports = ports
         self._settings = settings

@@ -143,6 +143,7 @@ _MOST: Final = {"epoch": 10**8, "copy": 10**6}
 _COUNTS: Final = ("epoch", "copy", "hop", "attempts", "crashes", "transport_deaths", "seq")
 
 _TIMES: Final = ("due_ms", "eligible_ms", "sent_at_ms", "hand_until_ms", "created_ms")
+"""Fields of a row that count something, and those that are a moment."""
 
 
 def judge(record: FileRecord, settings: Settings) -> None:

@@ -103,6 +103,6 @@ def test_a_file_of_canaries_on_the_command_line(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     result = world.run(*command(world, tmp_path))
-    said = result.output + result.stderr + caplog.text
-    assert (result.exit_code, leaks(said)) == (code, []), said
+    printed = result.output + result.stderr + caplog.text
+    assert (result.exit_code, leaks(printed)) == (code, []), printed
     assert result.output

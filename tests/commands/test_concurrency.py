@@ -32,9 +32,9 @@ def test_it_bounds_both_lanes_as_a_deployment_would_and_signs_for_it() -> None:
 
     assert result.exit_code == 0, result.stderr
     assert world.lanes.of(CLASS) == {"live": 2, "recovery": 6}
-    word = override(world)
-    assert (word.slots, word.before, word.flag.by, word.flag.why) == (8, 20, ADA, "fewer connections")
-    assert word.verified_ms == word.flag.at_ms + 3_000, "read back once a second until it was so"
+    stored = override(world)
+    assert (stored.slots, stored.before, stored.flag.by, stored.flag.why) == (8, 20, ADA, "fewer connections")
+    assert stored.verified_ms == stored.flag.at_ms + 3_000, "read back once a second until it was so"
     assert result.stdout.splitlines()[:3] == [
         f"replays: 20 -> 8 slots by {ADA}: fewer connections",
         "  live      6 -> 2 at once",
@@ -71,11 +71,11 @@ def test_back_goes_to_what_was_verified_last_and_back_again_undoes_that() -> Non
 def test_back_to_what_is_configured_leaves_no_override() -> None:
     world = worked(100, minutes=2)
     world.run("concurrency", CLASS, 8, *BECAUSE)
-    said = world.run("concurrency", CLASS, "--back", "--reason", "they are done").stdout
+    printed = world.run("concurrency", CLASS, "--back", "--reason", "they are done").stdout
     world.sluice.run(90_000)
 
-    assert "replays: 8 -> 20 slots" in said
-    assert "that is what is configured: nothing is overridden any more" in said
+    assert "replays: 8 -> 20 slots" in printed
+    assert "that is what is configured: nothing is overridden any more" in printed
     assert world.lanes.of(CLASS) == CONFIGURED
     assert (override(world).slots, override(world).before) == (None, 8)
     assert "override" not in world.run("status").stdout
@@ -123,9 +123,9 @@ def test_of_two_operators_the_second_is_told() -> None:
     class Slow(MemoryMappings):
         def bound(self, job_class: str, lane: Lane, *, slots: int) -> None:
             MemoryMappings.bound(self, job_class, lane, slots=slots)
-            word = ledger.read_control(CLASS).slots
-            if word is not None and word.slots == 8:
-                ledger.set_slots(CLASS, SlotsOverride(slots=9, flag=word.flag, before=20), before=word)
+            stored = ledger.read_control(CLASS).slots
+            if stored is not None and stored.slots == 8:
+                ledger.set_slots(CLASS, SlotsOverride(slots=9, flag=stored.flag, before=20), before=stored)
 
     world.lanes = Slow()
     result = world.run("concurrency", CLASS, 8, *BECAUSE)
@@ -138,10 +138,10 @@ def test_of_two_operators_the_second_is_told() -> None:
 def test_without_a_number_it_shows_and_writes_nothing() -> None:
     world = World()
     before = world.sluice.ledger.writes.copy()
-    said = world.run("concurrency", CLASS)
+    printed = world.run("concurrency", CLASS)
 
     assert (
-        said.stdout
+        printed.stdout
         == "replays: 20 slots, 20 configured\n  live      at most 6 at once\n  recovery  at most 14 at once\n"
     )
     assert world.json("concurrency", CLASS) == {
@@ -159,10 +159,10 @@ def test_a_deployment_that_wrote_the_mappings_anew_is_seen_and_the_same_command_
     world = World()
     world.run("concurrency", CLASS, 8, *BECAUSE)
     world.lanes.slots.clear()  # slots, live_share or batch_size changed: CloudFormation wrote what is configured
-    said = world.run("concurrency", CLASS).stdout
+    printed = world.run("concurrency", CLASS).stdout
 
-    assert "warning   the mappings are not what ticks plan with" in said
-    assert 'put them right: python -m ops concurrency replays 8 --reason "..."' in said
+    assert "warning   the mappings are not what ticks plan with" in printed
+    assert 'put them right: python -m ops concurrency replays 8 --reason "..."' in printed
     assert world.json("concurrency", CLASS)["agrees"] is False
     assert world.json("concurrency", CLASS, 8, *BECAUSE)["override"]["before"] == 20, "the way back stays what it was"
     assert world.lanes.of(CLASS) == {"live": 2, "recovery": 6}

@@ -40,14 +40,14 @@ def replacement(tmp_path: Path, **fields: Any) -> Path:
 
 def test_the_list_names_each_dead_job_with_its_reason_and_what_it_holds() -> None:
     world = held()
-    said = world.run("dead", "list", CLASS).stdout
+    printed = world.run("dead", "list", CLASS).stdout
 
-    assert "replays: 2 dead" in said
-    (line,) = [line for line in said.splitlines() if line.strip().startswith("j0 ")]
+    assert "replays: 2 dead" in printed
+    (line,) = [line for line in printed.splitlines() if line.strip().startswith("j0 ")]
     assert "AttributeError" in line
     assert "2 attempts" in line
     assert "holds 2" in line
-    assert "\x1b" not in said, "an id may hold anything, and a terminal obeys some of it"
+    assert "\x1b" not in printed, "an id may hold anything, and a terminal obeys some of it"
     listed = {each["job_id"]: each for each in world.json("dead", "list", CLASS)["dead"]}
     assert listed["j0"]["reason"] == "AttributeError"
     assert (listed["j0"]["attempts"], listed["j0"]["holds"]) == (2, 2)
@@ -55,10 +55,10 @@ def test_the_list_names_each_dead_job_with_its_reason_and_what_it_holds() -> Non
 
 
 def test_the_list_is_bounded_and_says_that_there_is_more() -> None:
-    said = held().run("dead", "list", CLASS, "--limit", 1).stdout
+    printed = held().run("dead", "list", CLASS, "--limit", 1).stdout
 
-    assert said.count("AttributeError") == 1
-    assert "1 more" in said
+    assert printed.count("AttributeError") == 1
+    assert "1 more" in printed
 
 
 def test_a_class_without_dead_jobs_says_so() -> None:
@@ -67,15 +67,15 @@ def test_a_class_without_dead_jobs_says_so() -> None:
 
 def test_one_job_is_shown_with_all_its_bounds_and_without_its_payload() -> None:
     world = held()
-    said = world.run("dead", "show", "j0").stdout
+    printed = world.run("dead", "show", "j0").stdout
 
-    assert said.startswith("j0: dead since ")
-    assert "reason    AttributeError" in said
-    assert "2 of 2 attempts" in said
-    assert f"match     {MATCH}, place 1" in said
-    assert "holds     2 jobs behind it, the next is j1" in said
-    assert "python -m ops retry j0 --reason" in said
-    for output in (said, json.dumps(world.json("dead", "show", "j0"))):
+    assert printed.startswith("j0: dead since ")
+    assert "reason    AttributeError" in printed
+    assert "2 of 2 attempts" in printed
+    assert f"match     {MATCH}, place 1" in printed
+    assert "holds     2 jobs behind it, the next is j1" in printed
+    assert "python -m ops retry j0 --reason" in printed
+    for output in (printed, json.dumps(world.json("dead", "show", "j0"))):
         assert CANARY not in output
 
 

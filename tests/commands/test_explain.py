@@ -17,54 +17,54 @@ def explained(world: World, *options: object) -> dict[str, Any]:
     return world.json("explain", CLASS, *options)
 
 
-def recomputed(said: dict[str, Any]) -> int:
+def recomputed(printed: dict[str, Any]) -> int:
     """What `plan_tick` makes of the printed factors, and of nothing else."""
-    value = {factor["name"]: factor["value"] for factor in said["factors"]}
+    value = {factor["name"]: factor["value"] for factor in printed["factors"]}
     inputs: dict[str, Any] = {name: value[name] for name in Snapshot.__struct_fields__ if name in value}
     snapshot = Snapshot(
         **inputs,
-        planned_at_ms=said["at_ms"] - round(value["elapsed_s"] * 1000),
+        planned_at_ms=printed["at_ms"] - round(value["elapsed_s"] * 1000),
         carry=Carry(live=value["carry_live_nrows"], recovery=value["carry_recovery_nrows"]),
         waiting=LaneCounts(live=value["waiting_live"], recovery=value["waiting_recovery"]),
-        paused=said["paused"],
-        planned=said["binding"] == "resumed",
+        paused=printed["paused"],
+        planned=printed["binding"] == "resumed",
     )
-    plan = plan_tick(snapshot, said["at_ms"])
-    assert plan.budget == said["budget"]
-    assert (plan.live, plan.recovery) == (said["planned"]["live"], said["planned"]["recovery"])
+    plan = plan_tick(snapshot, printed["at_ms"])
+    assert plan.budget == printed["budget"]
+    assert (plan.live, plan.recovery) == (printed["planned"]["live"], printed["planned"]["recovery"])
     return plan.live + plan.recovery
 
 
 @pytest.mark.parametrize("tick", range(6))
 def test_the_admitted_number_follows_from_the_printed_factors_alone(tick: int) -> None:
     # The live window ends between two ticks, not in the instant of one: a row that changes lanes there is not claimed.
-    said = explained(worked(2_000, minutes=7, live_window_s=290), "--tick", tick)
+    printed = explained(worked(2_000, minutes=7, live_window_s=290), "--tick", tick)
 
-    assert recomputed(said) == said["admitted"]
-    assert all(factor["source"] for factor in said["factors"])
+    assert recomputed(printed) == printed["admitted"]
+    assert all(factor["source"] for factor in printed["factors"])
 
 
 def test_a_person_reads_why_in_sentences_and_what_bound_it() -> None:
-    said = worked(2_000, minutes=5).run("explain", CLASS, "--tick", 3).stdout
+    printed = worked(2_000, minutes=5).run("explain", CLASS, "--tick", 3).stdout
 
-    assert said.startswith("replays: the tick of 2026-11-30 12:01:00 UTC (3 ticks back)")
-    assert "admitted 120 of " in said
-    assert "It was bound by what was earned since the tick before" in said
-    assert "20 slots / 10 s of worker time a job (" in said
-    assert "2 jobs/s x 60 s of one interval, as this was the first tick" in said
+    assert printed.startswith("replays: the tick of 2026-11-30 12:01:00 UTC (3 ticks back)")
+    assert "admitted 120 of " in printed
+    assert "It was bound by what was earned since the tick before" in printed
+    assert "20 slots / 10 s of worker time a job (" in printed
+    assert "2 jobs/s x 60 s of one interval, as this was the first tick" in printed
     for name in ("interval_s", "service_s", "max_inflight", "carry_live_nrows", "edge_rows", "budget"):
-        assert name in said, "every factor is in the table"
+        assert name in printed, "every factor is in the table"
 
 
 def test_a_paused_tick_says_who_paused_and_that_time_earns_nothing() -> None:
     world = worked(2_000, minutes=3)
     world.run("pause", CLASS, "--reason", "odd answers", "--by", "ada")
     world.sluice.run(120_000)
-    said = world.run("explain", CLASS).stdout
+    printed = world.run("explain", CLASS).stdout
 
-    assert "admitted 0 of " in said
-    assert "It was bound by the pause" in said
-    assert f"paused by {ADA} at 2026-11-30 12:0" in said
+    assert "admitted 0 of " in printed
+    assert "It was bound by the pause" in printed
+    assert f"paused by {ADA} at 2026-11-30 12:0" in printed
     assert recomputed(explained(world)) == 0
 
 
@@ -102,7 +102,7 @@ def test_a_tick_of_a_version_that_kept_no_facts_shows_its_line_and_says_so() -> 
     bare = tuple(replace(line, facts="") for line in control.history)
     close = TickClose(recent=(), history=bare, measures=control.measures)
     world.sluice.ledger._runs.put(replace(control, lock_owner="x", lock_run_id=key.run_id, history=close.history))
-    said = world.run("explain", CLASS).stdout
+    printed = world.run("explain", CLASS).stdout
 
-    assert "of 1,800 waiting rows" in said
-    assert "kept no facts" in said
+    assert "of 1,800 waiting rows" in printed
+    assert "kept no facts" in printed

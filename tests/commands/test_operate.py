@@ -68,9 +68,9 @@ def test_a_halt_also_makes_workers_give_their_jobs_back_and_a_resume_ends_it() -
     row = world.rows["long"]
     assert (row.state, row.attempts, row.last_error) == ("waiting", 0, "halted")
     assert row.cursor, "what was done is kept"
-    said = world.run("resume", CLASS, "--reason", "mended").stdout
-    assert f"it was halted by {ADA}: empty summaries" in said
-    assert "python -m ops halt replays" in said, "what undoes it is what was ended"
+    printed = world.run("resume", CLASS, "--reason", "mended").stdout
+    assert f"it was halted by {ADA}: empty summaries" in printed
+    assert "python -m ops halt replays" in printed, "what undoes it is what was ended"
     assert world.sluice.drain(max_ms=900_000)
 
 

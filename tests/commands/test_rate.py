@@ -53,19 +53,19 @@ def test_who_cleared_a_bound_and_why_stays_on_control() -> None:
     world = World()
     world.run("rate", CLASS, "2.5", "--reason", "why")
     world.run("rate", CLASS, "--clear", "--reason", "it is over", "--by", "ada")
-    word = world.control.rate
+    stored = world.control.rate
 
-    assert word is not None
-    assert (word.rate_per_s, word.flag.by, word.flag.why) == (None, ADA, "it is over")
+    assert stored is not None
+    assert (stored.rate_per_s, stored.flag.by, stored.flag.why) == (None, ADA, "it is over")
 
 
 def test_the_undo_of_a_bound_that_expires_expires_too() -> None:
     world = World()
     world.run("rate", CLASS, "2.5", "--for", "120", "--reason", "why")
     world.sluice.world.now_ms += 30 * 60_000
-    said = world.run("rate", CLASS, "1", "--reason", "less").stdout
+    printed = world.run("rate", CLASS, "1", "--reason", "less").stdout
 
-    assert "undo: python -m ops rate replays 2.5 --for 90.0 --reason" in said
+    assert "undo: python -m ops rate replays 2.5 --for 90.0 --reason" in printed
 
 
 def test_both_speak_json() -> None:

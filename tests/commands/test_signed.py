@@ -200,9 +200,9 @@ def test_every_help_shows_an_example_of_its_command(path: tuple[str, ...]) -> No
     result = World().run(*path, "--help")
 
     assert result.exit_code == 0
-    said = re.sub(r"python -m ops( --\w+ \S+)*", "python -m ops", result.output)
-    assert "Example" in said
-    assert f"python -m ops {' '.join(path)}".rstrip() in said
+    printed = re.sub(r"python -m ops( --\w+ \S+)*", "python -m ops", result.output)
+    assert "Example" in printed
+    assert f"python -m ops {' '.join(path)}".rstrip() in printed
 
 
 def test_every_command_that_is_signed_is_in_the_table() -> None:

@@ -43,12 +43,12 @@ def test_it_shows_what_the_last_tick_saw() -> None:
 
 
 def test_a_person_reads_the_same() -> None:
-    said = worked(2_000, minutes=5).run("status", CLASS).stdout
+    printed = worked(2_000, minutes=5).run("status", CLASS).stdout
 
-    assert said.startswith("replays: draining, done in ")
-    assert re.search(r"rate      [0-9.]+ jobs/s, bound by the workers' slots", said)
-    assert "live" in said
-    assert "recovery, the oldest for" in said
+    assert printed.startswith("replays: draining, done in ")
+    assert re.search(r"rate      [0-9.]+ jobs/s, bound by the workers' slots", printed)
+    assert "live" in printed
+    assert "recovery, the oldest for" in printed
 
 
 def test_exact_counts_and_agrees_with_the_rows() -> None:
@@ -90,11 +90,11 @@ def test_an_unknown_class_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "printed"),
     [(0, "0 s"), (59.6, "1 min"), (61, "1 min 1 s"), (3_600, "1 h"), (7_384, "2 h 3 min"), (90_000, "1 d 1 h")],
 )
-def test_a_duration_has_two_units_at_most(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_a_duration_has_two_units_at_most(seconds: float, printed: str) -> None:
+    assert duration(seconds) == printed
 
 
 def test_it_says_what_a_drained_job_costs_and_what_of_it_was_wasted() -> None:
@@ -107,15 +107,16 @@ def test_it_says_what_a_drained_job_costs_and_what_of_it_was_wasted() -> None:
     assert cost["per_job_usd"] == pytest.approx(cost["total_usd"] / cost["jobs"])
     assert 0 <= cost["waste_usd"] <= cost["total_usd"]
     assert cost["prices_as_of"] >= "2026-11"
-    said = world.run("status", CLASS).stdout
+    printed = world.run("status", CLASS).stdout
     assert re.search(
-        r"cost      0\.0000[0-9]+ USD a drained job; 0\.[0-9]+ USD over the last ticks \(Lambda [0-9]+%, SQS", said
+        r"cost      0\.0000[0-9]+ USD a drained job; 0\.[0-9]+ USD over the last ticks \(Lambda [0-9]+%, SQS", printed
     )
     assert figures(worked(3, minutes=0))["cost"] is None
 
 
 @pytest.mark.parametrize(
-    ("usd", "said"), [(0, "0.00"), (1234.5, "1,234.50"), (0.01, "0.01"), (0.0099, "0.00990"), (2.13e-05, "0.0000213")]
+    ("usd", "printed"),
+    [(0, "0.00"), (1234.5, "1,234.50"), (0.01, "0.01"), (0.0099, "0.00990"), (2.13e-05, "0.0000213")],
 )
-def test_dollars_are_cents_or_three_digits_of_less(usd: float, said: str) -> None:
-    assert dollars(usd) == said
+def test_dollars_are_cents_or_three_digits_of_less(usd: float, printed: str) -> None:
+    assert dollars(usd) == printed

@@ -39,12 +39,12 @@ def test_a_terminal_shows_the_eta_first_then_rows_and_the_ticks() -> None:
     stream = io.StringIO()
     console = Console(file=stream, width=110, force_terminal=False)
     console.print(drawn(watched(world.ports(), world.settings().classes[CLASS])))
-    said = stream.getvalue()
+    printed = stream.getvalue()
 
-    assert said.splitlines()[1].strip(" │").startswith("draining, done in ")
-    assert said.index("done in") < said.index("waiting") < said.index("last tick")
-    assert "12:05" in said
-    assert "earned" in said, "what bound each tick"
+    assert printed.splitlines()[1].strip(" │").startswith("draining, done in ")
+    assert printed.index("done in") < printed.index("waiting") < printed.index("last tick")
+    assert "12:05" in printed
+    assert "earned" in printed, "what bound each tick"
 
 
 def test_a_pause_and_missing_ticks_are_seen() -> None:

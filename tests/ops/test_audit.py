@@ -16,18 +16,18 @@ BAD = {"name": "urllib3", "version": "1.26.4", "vulns": [{"id": "PYSEC-2021-108"
 NO_NETWORK = "Traceback (most recent call last):\nrequests.exceptions.ConnectionError: Max retries exceeded\n"
 
 
-def said(*dependencies: object) -> str:
+def answer_of(*dependencies: object) -> str:
     return json.dumps({"dependencies": dependencies, "fixes": []})
 
 
 def test_a_finding_fails_and_says_what_where_and_what_would_mend_it() -> None:
-    verdict = judge("requirements.txt", said(CLEAN, BAD), "")
+    verdict = judge("requirements.txt", answer_of(CLEAN, BAD), "")
     assert verdict.failed
     assert verdict.lines == ("audit: requirements.txt: urllib3 1.26.4 has PYSEC-2021-108, fixed in 1.26.5",)
 
 
 def test_packages_without_a_finding_are_counted() -> None:
-    assert judge("requirements.txt", said(CLEAN, CLEAN, UNKNOWN), "") == Verdict(lines=(), looked_up=2)
+    assert judge("requirements.txt", answer_of(CLEAN, CLEAN, UNKNOWN), "") == Verdict(lines=(), looked_up=2)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,10 @@ def test_packages_without_a_finding_are_counted() -> None:
     [
         ("", NO_NETWORK),
         ("", "ERROR:pip_audit._cli:Could not connect to the vulnerability feed\n"),
-        (said(UNKNOWN, UNKNOWN), "No known vulnerabilities found\n"),  # a mirror without advisories: it found nothing
+        (
+            answer_of(UNKNOWN, UNKNOWN),
+            "No known vulnerabilities found\n",
+        ),  # a mirror without advisories
     ],
 )
 def test_no_answer_is_no_finding(answer: str, complaint: str) -> None:
