@@ -21,9 +21,9 @@ CONFIGURED = {"live": 6, "recovery": 14}
 
 
 def override(world: World) -> SlotsOverride:
-    found = world.control.slots
-    assert found is not None
-    return found
+    slots = world.control.slots
+    assert slots is not None
+    return slots
 
 
 def test_it_bounds_both_lanes_as_a_deployment_would_and_signs_for_it() -> None:

@@ -189,10 +189,10 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def test_every_option_that_the_page_types_exists() -> None:
-    found = list(commands())
+    named = list(commands())
 
-    assert len(found) > 40
-    for span, command in found:
+    assert len(named) > 40
+    for span, command in named:
         known = {option for parameter in command.params for option in parameter.opts}
         typed = {word for word in span.split() if word.startswith("--")}
         assert typed <= known, span

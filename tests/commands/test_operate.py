@@ -153,8 +153,8 @@ def test_rows_in_flight_and_in_every_list_count() -> None:
     world.sluice.run(61_000)
     assert any(job.state == "queued" for job in world.rows.values())
 
-    found = json.loads(without_replays(world).run("guard", "--json").stdout)
-    assert found == {"removed": [{"name": CLASS, "open_rows": 9, "dead_rows": 0}], "refused": True}
+    answer = json.loads(without_replays(world).run("guard", "--json").stdout)
+    assert answer == {"removed": [{"name": CLASS, "open_rows": 9, "dead_rows": 0}], "refused": True}
 
 
 def test_an_unchanged_configuration_passes() -> None:

@@ -31,11 +31,11 @@ def planned(world: World, *arguments: object) -> dict[str, Any]:
 def test_the_planning_cases(
     arrivals: float, drains: bool, net_per_s: float, drain_s: float | None, ticks: int | None
 ) -> None:
-    found = planned(World(), *NUMBERS, "--arrivals", arrivals)
+    plan = planned(World(), *NUMBERS, "--arrivals", arrivals)
 
-    assert (found["drains"], found["net_rate_per_s"], found["drain_s"]) == (drains, net_per_s, drain_s)
-    assert (found["binding"], found["ticks"], found["cost_usd"]) == ("upstream", ticks, None)
-    assert "Raising slots does nothing: the upstream binds." in found["sentences"]
+    assert (plan["drains"], plan["net_rate_per_s"], plan["drain_s"]) == (drains, net_per_s, drain_s)
+    assert (plan["binding"], plan["ticks"], plan["cost_usd"]) == ("upstream", ticks, None)
+    assert "Raising slots does nothing: the upstream binds." in plan["sentences"]
 
 
 def test_never_is_a_sentence_and_exit_code_0() -> None:
@@ -88,16 +88,16 @@ def with_upstream(rows: int, *, minutes: int) -> World:
 
 def test_a_live_class_is_read_and_says_of_each_number_where_it_is_from() -> None:
     world = with_upstream(2_000, minutes=9)
-    found = planned(world, CLASS)
+    plan = planned(world, CLASS)
     last = world.control.history[-1]
 
-    assert found["numbers"]["pending"] == {"value": last.pending, "source": "the last tick"}
-    assert found["numbers"]["arrivals"]["value"] == pytest.approx(0, abs=0.15)
-    assert found["numbers"]["limit"]["source"].startswith("learned: ")
-    assert found["numbers"]["service"]["source"].startswith("measured from ")
-    assert (found["drains"], found["binding"]) == (True, "upstream")
-    assert found["drain_s"] == pytest.approx(last.pending / 2.0, rel=0.15)
-    assert 0 < found["cost_usd"] < 1
+    assert plan["numbers"]["pending"] == {"value": last.pending, "source": "the last tick"}
+    assert plan["numbers"]["arrivals"]["value"] == pytest.approx(0, abs=0.15)
+    assert plan["numbers"]["limit"]["source"].startswith("learned: ")
+    assert plan["numbers"]["service"]["source"].startswith("measured from ")
+    assert (plan["drains"], plan["binding"]) == (True, "upstream")
+    assert plan["drain_s"] == pytest.approx(last.pending / 2.0, rel=0.15)
+    assert 0 < plan["cost_usd"] < 1
 
 
 def test_a_number_that_is_given_replaces_the_live_one() -> None:
@@ -110,17 +110,17 @@ def test_a_number_that_is_given_replaces_the_live_one() -> None:
 def test_declared_asks_no_ledger() -> None:
     world = worked(50, minutes=3)
     world.sluice.ledger.reads.clear()
-    found = planned(world, CLASS, "--declared", "--pending", 400)
+    plan = planned(world, CLASS, "--declared", "--pending", 400)
 
     assert not world.sluice.ledger.reads
-    assert (found["numbers"]["service"], found["drain_s"]) == ({"value": 10.0, "source": "declared"}, 200)
+    assert (plan["numbers"]["service"], plan["drain_s"]) == ({"value": 10.0, "source": "declared"}, 200)
 
 
 def test_before_the_first_tick_nothing_is_known_to_wait() -> None:
-    found = planned(World(), CLASS)
+    plan = planned(World(), CLASS)
 
-    assert found["numbers"]["pending"] == {"value": 0.0, "source": "no tick has counted yet"}
-    assert found["drains"]
+    assert plan["numbers"]["pending"] == {"value": 0.0, "source": "no tick has counted yet"}
+    assert plan["drains"]
 
 
 def test_ready_matches_bind_where_there_are_fewer_than_slots() -> None:
@@ -131,8 +131,8 @@ def test_ready_matches_bind_where_there_are_fewer_than_slots() -> None:
 
 
 def warnings(world: World, *arguments: object) -> list[str]:
-    found: list[str] = planned(world, CLASS, *arguments)["warnings"]
-    return found
+    plan: list[str] = planned(world, CLASS, *arguments)["warnings"]
+    return plan
 
 
 def test_a_chunk_that_the_timeout_has_no_room_for_is_said_with_both_numbers() -> None:
@@ -198,17 +198,17 @@ def test_a_pool_that_deferred_nothing_for_a_day_is_said() -> None:
     ],
 )
 def test_otherwise_nothing_is_said_of_the_pool(past: GivenHistory) -> None:
-    found = planned(World(past=past), CLASS)
+    plan = planned(World(past=past), CLASS)
 
-    assert (found["warnings"], found["unknown"]) == ([], [])
+    assert (plan["warnings"], plan["unknown"]) == ([], [])
 
 
 def test_what_cloudwatch_does_not_say_is_said_and_the_plan_stands() -> None:
     world = World(past=GivenHistory(None))
-    found = planned(world, CLASS)
+    plan = planned(world, CLASS)
 
-    assert found["unknown"] == ["Whether the pool ever saturates is not known: CloudWatch did not say (AccessDenied)."]
-    assert found["drains"]
+    assert plan["unknown"] == ["Whether the pool ever saturates is not known: CloudWatch did not say (AccessDenied)."]
+    assert plan["drains"]
     assert "Whether the pool ever saturates is not known" in world.run("plan", CLASS).stdout
 
 

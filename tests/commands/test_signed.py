@@ -49,7 +49,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        return " ".join(str(each) for each in self.command[: 2 if self.command[0] == "webhook" else 1])
+        return " ".join(str(part) for part in self.command[: 2 if self.command[0] == "webhook" else 1])
 
 
 def of_job(made: World) -> Flag | None:
@@ -62,29 +62,29 @@ def control(read: Callable[[Any], Flag | None]) -> Signature:
 
 REASON = ("--reason", "before", "--by", "bob")
 CHANGES = (
-    Change(command=("pause", CLASS), signature=control(lambda each: each.pause)),
-    Change(command=("halt", CLASS), signature=control(lambda each: each.halt)),
+    Change(command=("pause", CLASS), signature=control(lambda now: now.pause)),
+    Change(command=("halt", CLASS), signature=control(lambda now: now.halt)),
     Change(
         command=("resume", CLASS),
-        signature=control(lambda each: each.resumed),
+        signature=control(lambda now: now.resumed),
         first=[("pause", CLASS, *REASON)],
     ),
-    Change(command=("rate", CLASS, 2.5), signature=control(lambda each: each.rate and each.rate.flag)),
+    Change(command=("rate", CLASS, 2.5), signature=control(lambda now: now.rate and now.rate.flag)),
     Change(
         command=("rate", CLASS, "--clear"),
-        signature=control(lambda each: each.rate and each.rate.flag),
+        signature=control(lambda now: now.rate and now.rate.flag),
         first=[("rate", CLASS, 2.5, *REASON)],
     ),
-    Change(command=("concurrency", CLASS, 8), signature=control(lambda each: each.slots and each.slots.flag)),
+    Change(command=("concurrency", CLASS, 8), signature=control(lambda now: now.slots and now.slots.flag)),
     Change(
         command=("concurrency", CLASS, "--back"),
-        signature=control(lambda each: each.slots and each.slots.flag),
+        signature=control(lambda now: now.slots and now.slots.flag),
         first=[("concurrency", CLASS, 8, *REASON)],
     ),
-    Change(command=("webhook", "close", CLASS), signature=control(lambda each: each.webhook_switched)),
+    Change(command=("webhook", "close", CLASS), signature=control(lambda now: now.webhook_switched)),
     Change(
         command=("webhook", "open", CLASS),
-        signature=control(lambda each: each.webhook_switched),
+        signature=control(lambda now: now.webhook_switched),
         first=[("webhook", "close", CLASS, *REASON)],
     ),
     Change(command=("retry", "j0"), signature=of_job, takes_class=False),
@@ -93,7 +93,7 @@ CHANGES = (
 )
 OF_A_DEPLOYMENT = {"drill", "import"}
 """Signed too, but about no class or job: they have suites of their own."""
-EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda each: " ".join(map(str, each.command)))
+EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: " ".join(map(str, change.command)))
 
 
 def before(change: Change) -> World:
@@ -174,7 +174,7 @@ def test_an_empty_reason_is_one_line_and_changes_nothing(change: Change) -> None
 
 @EACH
 def test_a_wrong_class_suggests_the_right_one(change: Change) -> None:
-    wrong = tuple("replay" if each == CLASS else each for each in change.command)
+    wrong = tuple("replay" if part == CLASS else part for part in change.command)
     result = world().run(*wrong, "--reason", WHY) if change.takes_class else None
     expected = "error: CLASS: got an unknown class, expected one of replays; did you mean replays?\n"
 
@@ -185,11 +185,11 @@ def test_a_wrong_class_suggests_the_right_one(change: Change) -> None:
 
 
 def leaves(group: click.Group, *path: str) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     for name, command in group.commands.items():
         inner = leaves(command, *path, name) if isinstance(command, click.Group) else [(*path, name)]
-        found += inner
-    return found
+        paths += inner
+    return paths
 
 
 LEAVES = leaves(main)
@@ -212,7 +212,7 @@ def test_every_command_that_is_signed_is_in_the_table() -> None:
         for name in path:
             assert isinstance(command, click.Group)
             command = command.commands[name]
-        if any(each.name == "reason" for each in command.params):
+        if any(option.name == "reason" for option in command.params):
             signed.add(" ".join(path))
 
     assert signed - OF_A_DEPLOYMENT == {change.name for change in CHANGES}

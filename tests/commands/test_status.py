@@ -28,18 +28,20 @@ def test_before_the_first_tick_it_says_so_and_exact_counts() -> None:
 
 def test_it_shows_what_the_last_tick_saw() -> None:
     world = worked(2_000, minutes=5)
-    seen = figures(world)
+    shown = figures(world)
 
-    assert seen["state"] == "draining"
-    assert seen["rows"]["pending"] == seen["rows"]["waiting"]["live"] + seen["rows"]["waiting"]["recovery"] + (
-        seen["rows"]["later"] + seen["rows"]["behind"] + seen["rows"]["in_flight"]
+    assert shown["state"] == "draining"
+    assert shown["rows"]["pending"] == shown["rows"]["waiting"]["live"] + shown["rows"]["waiting"]["recovery"] + (
+        shown["rows"]["later"] + shown["rows"]["behind"] + shown["rows"]["in_flight"]
     )
-    assert seen["rate_per_s"] > 0
-    assert seen["rate_binding"] == "slots"
-    assert seen["budget_binding"] in {"edge", "level"}
-    assert math.isfinite(seen["eta_s"])
-    assert seen["eta_s"] == pytest.approx(seen["rows"]["pending"] / seen["net_rate_per_s"] - seen["tick_age_s"], abs=2)
-    assert not seen["ticks_missing"]
+    assert shown["rate_per_s"] > 0
+    assert shown["rate_binding"] == "slots"
+    assert shown["budget_binding"] in {"edge", "level"}
+    assert math.isfinite(shown["eta_s"])
+    assert shown["eta_s"] == pytest.approx(
+        shown["rows"]["pending"] / shown["net_rate_per_s"] - shown["tick_age_s"], abs=2
+    )
+    assert not shown["ticks_missing"]
 
 
 def test_a_person_reads_the_same() -> None:
@@ -53,9 +55,9 @@ def test_a_person_reads_the_same() -> None:
 
 def test_exact_counts_and_agrees_with_the_rows() -> None:
     world = worked(500, minutes=2)
-    seen = figures(world, "--exact")
+    shown = figures(world, "--exact")
 
-    assert seen["rows"]["pending"] == world.sluice.ledger.open_rows
+    assert shown["rows"]["pending"] == world.sluice.ledger.open_rows
 
 
 def test_a_pause_is_seen_at_once_with_who_and_why() -> None:
@@ -77,9 +79,9 @@ def test_ticks_that_stay_away_are_a_warning() -> None:
 
 
 def test_an_empty_class_is_idle_with_an_eta_of_zero() -> None:
-    seen = figures(worked(0, minutes=3))
+    shown = figures(worked(0, minutes=3))
 
-    assert (seen["state"], seen["eta_s"], seen["rows"]["pending"]) == ("idle", 0.0, 0)
+    assert (shown["state"], shown["eta_s"], shown["rows"]["pending"]) == ("idle", 0.0, 0)
 
 
 def test_an_unknown_class_is_one_sentence() -> None:

@@ -47,8 +47,8 @@ def test_the_documented_tables(
 ) -> None:
     for points, *states in table:
         for missing, state in zip(Missing, states, strict=True):
-            found = judge([POINTS[each] for each in points], replace(RULE, m=m, missing=missing), before)
-            assert found == (before if state is KEPT else state), f"{m} of 3, {points}, {missing}"
+            judged = judge([POINTS[point] for point in points], replace(RULE, m=m, missing=missing), before)
+            assert judged == (before if state is KEPT else state), f"{m} of 3, {points}, {missing}"
 
 
 def samples(*values: float | None, start_s: int = 0, **changes: str) -> list[Sample]:
@@ -78,7 +78,7 @@ def test_another_class_another_metric_or_one_dimension_more_is_another_metric() 
     other = [
         *samples(99, 99, 99, job_class="other"),
         *samples(99, 99, 99, name="PendingRows"),
-        *(replace(each, dimensions={**each.dimensions, "service": "pacer"}) for each in samples(99, 99, 99)),
+        *(replace(point, dimensions={**point.dimensions, "service": "pacer"}) for point in samples(99, 99, 99)),
     ]
     assert evaluate(RULE, other, now_ms=at(3), before=OK) is NONE
 

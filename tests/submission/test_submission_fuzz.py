@@ -45,11 +45,11 @@ def test_a_line_is_an_object_s_fields_or_a_declared_fault(line: str) -> None:
 @given(st.binary() | st.lists(OBJECTS).map("\n".join).map(str.encode))
 def test_json_lines_of_any_bytes(content: bytes) -> None:
     try:
-        found = rows(content, Format.JSONL)
+        read = rows(content, Format.JSONL)
     except InvalidInput:  # of the whole: UTF-16 or compressed
         return
-    assert all(isinstance(row.job, NewJob | InvalidInput) for row in found)
-    assert [row.number for row in found] == sorted({row.number for row in found})
+    assert all(isinstance(row.job, NewJob | InvalidInput) for row in read)
+    assert [row.number for row in read] == sorted({row.number for row in read})
 
 
 @given(st.binary() | PIECES.map("".join).map(str.encode), st.sampled_from(list(",;\t|x ")))
@@ -64,10 +64,10 @@ def test_csv_of_any_bytes_after_a_header(body: bytes, delimiter: str) -> None:
 @given(st.binary())
 def test_csv_with_any_bytes_for_a_header(content: bytes) -> None:
     try:
-        found = rows(content, Format.CSV)
+        read = rows(content, Format.CSV)
     except InvalidInput:
         return
-    assert all(isinstance(row.job, NewJob | InvalidInput) for row in found)
+    assert all(isinstance(row.job, NewJob | InvalidInput) for row in read)
 
 
 @given(st.text() | st.datetimes(timezones=st.timezones() | st.none()).map(lambda each: each.isoformat()) | JSON)
