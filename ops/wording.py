@@ -60,10 +60,13 @@ def cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """A table of text: the first column is aligned to the left, the others to the right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A table of text: the first columns, `left` of them, are aligned to the left, the others to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) if number == 0 else cell.rjust(width) for number, (cell, width) in enumerate(row))
-        for row in (list(zip(line, widths, strict=True)) for line in lines)
+        "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     )

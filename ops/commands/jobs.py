@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from shlex import quote
+from textwrap import indent
 from typing import Any, Final
 
 import click
@@ -14,7 +15,7 @@ from ops.access import Access
 from ops.commands.options import Change, answer, class_named, read_text, signed
 from ops.submission.json_lines import fields_of
 from ops.submission.rows import new_job
-from ops.wording import counted, duration, moment, plain, signature
+from ops.wording import aligned, counted, duration, moment, plain, signature
 from shared.domain.job import Job, State, same_work
 from shared.domain.settings import ClassSettings
 from shared.errors import InvalidInput
@@ -57,8 +58,8 @@ def _list_in_words(name: str, dead: DeadList, now_ms: int) -> Iterator[str]:
         yield f"{name}: no dead jobs."
         return
     yield f"{name}: {dead.total:,} dead, the first to die at the top"
-    for line in _table([_cells(row, now_ms) for row in dead.rows]):
-        yield f"  {line}"
+    table = [_cells(row, now_ms) for row in dead.rows]
+    yield indent(aligned(table, left=len(table[0])), "  ")
     if dead.total > len(dead.rows):
         yield f"  {dead.total - len(dead.rows):,} more: --limit {dead.total}"
 
@@ -119,12 +120,6 @@ def _cells(row: DeadRow, now_ms: int) -> tuple[str, ...]:
         f"holds {row.holds:,}" if row.holds else "",
         plain(row.match_id),
     )
-
-
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 _NO_WAY_BACK: Final = (
