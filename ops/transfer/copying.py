@@ -1,4 +1,7 @@
-"""What a copy needs of a ledger beyond the `Ledger` port: to read all of it, and to put what is not there yet."""
+"""What a copy needs of a ledger beyond the `Ledger` port: to read all of it, and to put what is not there yet.
+
+A port, and so a file of its own: two adapters implement it, and export, import and drill are what it is for.
+"""
 
 from __future__ import annotations
 
