@@ -72,8 +72,9 @@ class MessageFirst:
 def message_first(patch: pytest.MonkeyPatch) -> None:
     original = claim.claim_and_send
 
-    def claim_and_send(ports: Any, *arguments: Any, **named: Any) -> Any:
-        return original(replace(ports, ledger=MessageFirst(ports)), *arguments, **named)
+    def claim_and_send(one: Any, *arguments: Any) -> Any:
+        ports = replace(one.ports, ledger=MessageFirst(one.ports))
+        return original(replace(one, ports=ports), *arguments)
 
     patch.setattr(tick, "claim_and_send", claim_and_send)
 
