@@ -1,12 +1,9 @@
-"""The price table and its date. No other file knows a price of AWS's; what an upstream asks is in `sluice.toml`.
+"""What work costs: the price table and its date, what each step takes, and which part of it bought nothing.
 
-What work costs: what was used, priced, and which part of it bought nothing.
-
-How much of the billed units each step takes, and what a class's counters say was used and wasted.
-
-Everything is a sum of counters with weights that are not negative, so that minutes add up and no part can be negative.
-What the counters cannot know is left out: the time of a process that was killed (its counters died with it), a
-function's start before its handler, empty receives of idle queues.
+No other file knows a price of AWS's; what an upstream asks is in `sluice.toml`. Everything is a sum of counters with
+weights that are not negative, so that minutes add up and no part can be negative. What the counters cannot know is left
+out: the time of a process that was killed (its counters died with it), a function's start before its handler, empty
+receives of idle queues.
 """
 
 from __future__ import annotations

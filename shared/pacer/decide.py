@@ -1,19 +1,19 @@
-"""The split of a tick's rows between the lanes, with a memory for the fractions (I8, fact F35).
+"""The one decision of a tick, pure: how many rows it may admit and why, and what else follows from what was read.
 
-All arithmetic is in integer nano-rows (1e-9 row) and exact fractions: 0.3 rows a tick are 3 in 10, 0.29 x 100 is 29.
+`plan_tick` is the heart: a budget, its split between the lanes, and every number explained (protocol: the tick, step
+4). `decide` puts the stage of a recovery, the abort rules and the forecast beside it.
 
-Each lane has a position in its current row, between 0 and 1. Every row that is split moves a lane on by its share,
-and a lane whose position reaches a whole row gets that row. Since the two positions sum to one, exactly one lane is
-due per row: largest remainder, asked at the end of the row rather than at its beginning. (Asked at the beginning, a
-lane that had just been served could end up 1.5 rows ahead at budgets below one row; this way no lane is ever more
-than one row ahead or behind.) `Carry` is that position seen from now: what each lane has earned and not had.
+The split has a memory for the fractions (I8, fact F35). All arithmetic is in integer nano-rows (1e-9 row) and exact
+fractions: 0.3 rows a tick are 3 in 10, 0.29 x 100 is 29. Each lane has a position in its current row, between 0 and 1.
+Every row that is split moves a lane on by its share, and a lane whose position reaches a whole row gets that row. The
+two positions sum to one, so exactly one lane is due per row: largest remainder, asked at the end of the row. Asked at
+its beginning, a lane that had just been served could end up 1.5 rows ahead at budgets below one row; this way no lane
+is ever more than one row ahead or behind. `Carry` is that position seen from now: what each lane has earned and not
+had.
 
-How many rows a tick may admit, and why (protocol: the tick, step 4). One pure function, every number explained.
-
-What a tick's plan was made from, kept with its line: `explain` makes the same plan again and says why.
-
-Written by name, without what has its default and what the line holds anyway: some 300 bytes a tick. A field that a
-newer version added reads as its default; one that is gone, or a plan by a version that kept nothing, explains nothing.
+What a plan was made from is kept with the tick's line, so that `explain` can make the same plan again: by name,
+without defaults and what the line holds anyway, some 300 bytes a tick. A field that a newer version added reads as its
+default; one that is gone, or a plan by a version that kept nothing, explains nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the counters of closed minutes say that somebody should be woken for. Numbers for alarms, never conditions.
+"""What a tick tells CloudWatch, and what in the counters of closed minutes somebody should be woken for.
 
-What a tick tells CloudWatch. One dimension, the job class; finite numbers only (I11, I12, fact F27).
+One dimension, the job class; finite numbers only (I11, I12, fact F27). Numbers for alarms, never conditions.
 """
 
 from __future__ import annotations
